@@ -1,0 +1,30 @@
+//! The waist of Waypost: names, announcements, log records, resource keys and the ports between
+//! the parts.
+//!
+//! Nothing here does I/O, reads a clock, knows an async runtime or a serialisation format. Every
+//! other crate may depend on this one; this one depends on none of ours.
+
+pub mod announcement;
+pub mod definition;
+pub mod limits;
+pub mod locator;
+pub mod name;
+pub mod partition;
+pub mod port;
+pub mod record;
+pub mod resource;
+pub mod source;
+pub mod time;
+
+pub use announcement::{Announcement, Health, PartitionWeights};
+pub use definition::{ClusterDefinition, Definition, DefinitionKey, ServiceDefinition};
+pub use locator::{EncodedResource, Interest, ResourceLocator, Subscriber, SubscriptionToken};
+pub use name::{ClusterName, InstanceKey, InstanceUri, NameError, ServiceName};
+pub use partition::PartitionId;
+pub use port::{AnnouncementLog, LogError, LogReader, ReadEvent};
+pub use record::{Headers, LifeId, NewRecord, Offset, Record, RecordKind, Topic};
+pub use resource::{
+    AddressFamily, ClientKind, ResourceName, ResourceType, ResourceVersion, Variant,
+};
+pub use source::{SourceSlot, StoreInput};
+pub use time::{LogTime, Timestamp};

@@ -1,0 +1,60 @@
+//! What sources say to the store, and which source is believed first.
+
+use bytes::Bytes;
+
+use crate::definition::{ClusterDefinition, ServiceDefinition};
+use crate::name::{ClusterName, InstanceKey, ServiceName};
+
+/// Where a fact comes from. The order is the priority: of several slots of one name the first
+/// filled one is served, so that a URI from the log stands above the same URI from ZooKeeper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SourceSlot {
+    /// The announcement log (Kafka, or the embedded log of one machine).
+    Log,
+    /// A ZooKeeper ensemble with a D2 tree.
+    ZooKeeper,
+    /// Anything else.
+    Other,
+}
+
+impl SourceSlot {
+    /// Highest priority first.
+    pub const ALL: [Self; 3] = [Self::Log, Self::ZooKeeper, Self::Other];
+
+    /// The word shown to people and in JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Log => "log",
+            Self::ZooKeeper => "zookeeper",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// One statement of one source. `None` is a removal: a statement, never the absence of data
+/// (DESIGN invariant 10).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreInput {
+    /// An instance's announcement, as the bytes of its protobuf value.
+    Instance {
+        /// Which instance.
+        key: InstanceKey,
+        /// Its announcement, or gone.
+        value: Option<Bytes>,
+    },
+    /// A cluster's definition.
+    Cluster {
+        /// Which cluster.
+        name: ClusterName,
+        /// Its definition, or deleted.
+        value: Option<ClusterDefinition>,
+    },
+    /// A service's definition.
+    Service {
+        /// Which service.
+        name: ServiceName,
+        /// Its definition, or deleted.
+        value: Option<ServiceDefinition>,
+    },
+}
