@@ -1,0 +1,78 @@
+//! Who is connected and what they hold.
+
+use serde::{Deserialize, Serialize};
+
+/// One row of `GET /api/v1/streams`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StreamView {
+    /// Its number in this Observer process; also the cursor of the page.
+    pub id: u64,
+    /// The client's address.
+    pub peer: String,
+    /// The protocol variant.
+    pub protocol: Protocol,
+    /// `Node.id` as the client sent it; empty when it sent none.
+    pub node_id: String,
+    /// `Node.user_agent_name` and version; empty when it sent none.
+    pub user_agent: String,
+    /// What kind of client it was taken for.
+    pub client: ClientKindName,
+    /// How long the stream has been open.
+    pub open_ms: u64,
+    /// The types that it asked for.
+    pub types: Vec<StreamType>,
+}
+
+/// The protocol variant of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// State of the world.
+    Sotw,
+    /// Incremental.
+    Delta,
+}
+
+/// What kind of client a stream belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClientKindName {
+    /// Proxyless gRPC, or not recognised.
+    Grpc,
+    /// Envoy.
+    Envoy,
+    /// rest.li D2.
+    D2,
+}
+
+/// One type on one stream.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StreamType {
+    /// The type URL.
+    pub type_url: String,
+    /// Whether everything of the type is subscribed.
+    pub wildcard: bool,
+    /// Names and globs subscribed, the first few in name order.
+    pub names: Vec<String>,
+    /// How many names and globs are subscribed.
+    pub names_total: u64,
+    /// Names that wait to be written.
+    pub outbox_names: u64,
+    /// Responses written.
+    pub responses: u64,
+    /// Responses that the client accepted.
+    pub acks: u64,
+    /// Responses that the client refused.
+    pub nacks: u64,
+    /// The last refusal; `null` if there was none.
+    pub last_nack: Option<NackView>,
+}
+
+/// A response that a client refused.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NackView {
+    /// The client's own words.
+    pub reason: String,
+    /// How long ago; `null` where that is not recorded.
+    pub age_ms: Option<u64>,
+}
