@@ -1,0 +1,179 @@
+use super::*;
+
+fn mk_message(kind: pb::definition_input::Kind, name: &str, json: &str) -> pb::DefinitionInput {
+    let is_service = kind == pb::definition_input::Kind::Service;
+    pb::DefinitionInput {
+        kind: kind.into(),
+        name: name.to_owned(),
+        cluster: if is_service { "profile" } else { "" }.to_owned(),
+        path: if is_service { "/profile" } else { "" }.to_owned(),
+        properties_json: json.to_owned(),
+    }
+}
+
+fn mk_cluster(json: &str) -> pb::DefinitionInput {
+    mk_message(pb::definition_input::Kind::Cluster, "profile", json)
+}
+
+fn mk_service(json: &str) -> pb::DefinitionInput {
+    mk_message(pb::definition_input::Kind::Service, "profileReads", json)
+}
+
+fn document(message: pb::DefinitionInput) -> String {
+    let inputs = read_request(&[message]).unwrap();
+    String::from_utf8(document::to_document(&inputs[0]).to_vec()).unwrap()
+}
+
+#[test]
+fn a_document_has_its_names_first_then_the_properties_as_they_were_written() {
+    let cases = [
+        (mk_cluster(""), r#"{"clusterName":"profile"}"#),
+        (
+            mk_cluster(r#"{"z":1.0,"a":9007199254740993,"b":1e400,"gone":null}"#),
+            r#"{"clusterName":"profile","z":1.0,"a":9007199254740993,"b":1e400}"#,
+        ),
+        (
+            mk_cluster(r#"{"delegated":true,"clusterName":"profile"}"#),
+            r#"{"clusterName":"profile","delegated":true}"#,
+        ),
+        (
+            mk_service(r#"{"prioritizedSchemes":["grpc"]}"#),
+            r#"{"serviceName":"profileReads","clusterName":"profile","path":"/profile","prioritizedSchemes":["grpc"],"loadBalancerStrategyList":["relative","degrader"]}"#,
+        ),
+        (
+            mk_service(r#"{"loadBalancerStrategyList":["random"]}"#),
+            r#"{"serviceName":"profileReads","clusterName":"profile","path":"/profile","loadBalancerStrategyList":["random"],"prioritizedSchemes":["https","http"]}"#,
+        ),
+    ];
+    for (message, expected) in cases {
+        let text = document(message);
+        // serde_json normalises the spelling of exponents (1e400 becomes 1e+400): the same number.
+        assert_eq!(text.replace("1e+400", "1e400"), expected);
+    }
+}
+
+/// JSON properties of a cluster, and the field that is wrong in it.
+const BAD_CLUSTERS: &[(&str, &str)] = &[
+    ("[1]", "properties"),
+    ("{", "properties"),
+    (r#"{"clusterName":"other"}"#, "properties.clusterName"),
+    (r#"{"bannedUris":["a",1]}"#, "properties.bannedUris[1]"),
+    (
+        r#"{"properties":{"masterColo":1}}"#,
+        "properties.properties.masterColo",
+    ),
+    (
+        r#"{"minClusterSubsetSize":"5"}"#,
+        "properties.minClusterSubsetSize",
+    ),
+    (
+        r#"{"partitionProperties":{"partitionType":"shard"}}"#,
+        "properties.partitionProperties.partitionType",
+    ),
+    (
+        r#"{"partitionProperties":{"partitionType":"hash","partitionKeyRegex":"x","partitionCount":"4","hashAlgorithm":"MD5"}}"#,
+        "properties.partitionProperties.partitionCount",
+    ),
+    (
+        r#"{"partitionProperties":{"partitionType":"hash","partitionKeyRegex":"x","partitionCount":4,"hashAlgorithm":"SHA"}}"#,
+        "properties.partitionProperties.hashAlgorithm",
+    ),
+    (
+        r#"{"slowStartProperties":{"disabled":false,"windowDurationSeconds":30,"aggression":1,"minWeightPercent":10.0}}"#,
+        "properties.slowStartProperties.aggression",
+    ),
+    (
+        r#"{"connectionOptions":{"connectionJitterSeconds":1}}"#,
+        "properties.connectionOptions.maxDelayedConnectionRatio",
+    ),
+];
+
+/// The same for a service.
+const BAD_SERVICES: &[(&str, &str)] = &[
+    (
+        r#"{"prioritizedSchemes":[]}"#,
+        "properties.prioritizedSchemes",
+    ),
+    (
+        r#"{"transportClientProperties":"x"}"#,
+        "properties.transportClientProperties",
+    ),
+    (r#"{"path":"/other"}"#, "properties.path"),
+];
+
+#[test]
+fn what_a_d2_client_would_throw_away_is_named_by_field() {
+    let clusters = BAD_CLUSTERS.iter().map(|(j, f)| (mk_cluster(j), *f));
+    let services = BAD_SERVICES.iter().map(|(j, f)| (mk_service(j), *f));
+    for (message, field) in clusters.chain(services) {
+        expect_mistake(message, field);
+    }
+}
+
+#[test]
+fn names_kinds_and_paths_are_checked() {
+    let spoil = |base: pb::DefinitionInput, spoil: fn(&mut pb::DefinitionInput)| {
+        let mut message = base;
+        spoil(&mut message);
+        message
+    };
+    let cases = [
+        (
+            spoil(mk_service(""), |m| m.cluster = "a/b".into()),
+            "cluster",
+        ),
+        (spoil(mk_service(""), |m| m.path = "profile".into()), "path"),
+        (
+            spoil(mk_cluster(""), |m| m.path = "/profile".into()),
+            "path",
+        ),
+        (spoil(mk_cluster(""), |m| m.cluster = "x".into()), "cluster"),
+        (spoil(mk_cluster(""), |m| m.kind = 0), "kind"),
+        (spoil(mk_cluster(""), |m| m.name = String::new()), "name"),
+    ];
+    for (message, field) in cases {
+        expect_mistake(message, field);
+    }
+}
+
+fn expect_mistake(message: pb::DefinitionInput, field: &str) {
+    let text = format!("{message:?}");
+    match read_request(&[
+        mk_message(pb::definition_input::Kind::Cluster, "good", ""),
+        message,
+    ]) {
+        Err(DefinitionsError::Mistakes(mistakes)) => {
+            let found: Vec<_> = mistakes
+                .iter()
+                .map(|m| (m.index, m.field.as_str()))
+                .collect();
+            assert_eq!(found, [(1, field)], "{text}");
+        }
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+#[test]
+fn all_mistakes_of_a_request_are_reported_and_doubles_are_one_of_them() {
+    let messages = [mk_cluster(r#"{"delegated":1}"#), mk_cluster("{}")];
+    let Err(DefinitionsError::Mistakes(mistakes)) = read_request(&messages) else {
+        panic!("accepted")
+    };
+    let text: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        text,
+        [
+            "definition 1 (profile): properties.delegated: is a whole number; expected true or false",
+            "definition 2 (profile): name: is defined twice in this request; keep one of them",
+        ]
+    );
+}
+
+#[test]
+fn a_definition_survives_the_way_through_a_message() {
+    for message in [mk_cluster(r#"{"n":1.10}"#), mk_service(r#"{"n":[1,2.0]}"#)] {
+        let input = read_request(&[message]).unwrap().remove(0);
+        let again = pb::DefinitionInput::from(&input);
+        assert_eq!(read_request(&[again]).unwrap(), [input]);
+    }
+}
