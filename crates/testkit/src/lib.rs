@@ -1,1 +1,13 @@
-//! Skeleton.
+//! What tests share: real programs, started, watched and stopped.
+//!
+//! Nothing here links what it tests. An end-to-end test starts the `waypost` binary, real servers and
+//! unmodified clients, and looks at them from outside.
+
+pub mod caller;
+pub mod kafka;
+pub mod limits;
+pub mod parts;
+pub mod ports;
+pub mod process;
+pub mod wait;
+pub mod waypost;

@@ -1,0 +1,68 @@
+"""An unmodified gRPC client: calls one target at a steady rate and writes down each call.
+
+One JSON object a line into --out, as each call ends: "start" and "end" (seconds since the epoch),
+"ok", and "by" (who answered) or "code" and "why". GRPC_XDS_BOOTSTRAP in the environment names the
+bootstrap file for xds:/// targets. Says "called" after the first answer. Ends on SIGTERM, when the
+calls in flight have ended.
+"""
+import argparse
+import asyncio
+import json
+import signal
+import time
+
+import grpc
+
+METHOD = "/waypost.test.Greeter/Hello"
+
+
+async def worker(call, out, pace, deadline, stop):
+    """One call at a time, one start every `pace` seconds at most."""
+    first = True
+    while not stop.is_set():
+        began, record = time.time(), {}
+        try:
+            answer = await call(b"", timeout=deadline)
+            record = {"ok": True, "by": answer.decode()}
+        except grpc.aio.AioRpcError as error:
+            record = {"ok": False, "code": error.code().name, "why": error.details()}
+        out.write(json.dumps({"start": began, "end": time.time(), **record}) + "\n")
+        if first and record["ok"]:
+            print("called", flush=True)
+            first = False
+        rest = began + pace - time.time()
+        if rest > 0:
+            try:
+                await asyncio.wait_for(stop.wait(), rest)
+            except asyncio.TimeoutError:
+                pass
+
+
+async def main(args):
+    stop = asyncio.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(name, stop.set)
+    # Transparent retries of calls that never reached a server stay on, as every client has them;
+    # retries by policy are off unless the service's configuration asks for them.
+    async with grpc.aio.insecure_channel(args.target) as channel:
+        with open(args.out, "a", buffering=1) as out:
+            call = channel.unary_unary(METHOD)
+            try:
+                await call(b"", timeout=args.first, wait_for_ready=True)
+            except grpc.aio.AioRpcError as error:
+                raise SystemExit(f"no first answer: {error.code().name}: {error.details()}")
+            pace = args.concurrency / args.rate
+            await asyncio.gather(
+                *(worker(call, out, pace, args.deadline, stop) for _ in range(args.concurrency))
+            )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--target", required=True)
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--rate", type=float, default=100.0, help="calls a second, all together")
+    parser.add_argument("--concurrency", type=int, default=4)
+    parser.add_argument("--deadline", type=float, default=5.0, help="seconds for one call")
+    parser.add_argument("--first", type=float, default=30.0, help="seconds for the first answer")
+    asyncio.run(main(parser.parse_args()))

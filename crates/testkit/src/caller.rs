@@ -1,0 +1,236 @@
+//! Unmodified gRPC clients and servers (Python): who calls whom, and what came of each call.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
+
+use crate::limits::START_MAX;
+use crate::parts::{self, Venv};
+use crate::process::Process;
+
+/// A server that answers with its own address, on one or more ports; killed when dropped.
+#[derive(Debug)]
+pub struct Greeter {
+    /// The program.
+    pub process: Process,
+}
+
+impl Greeter {
+    /// Starts it and waits until it serves every port of 127.0.0.1.
+    ///
+    /// # Errors
+    /// The Python environment is missing, or a port is taken.
+    pub async fn start(ports: &[u16]) -> anyhow::Result<Self> {
+        let process = Process::spawn("greeter", Self::command(ports)?)?;
+        let mut greeter = Self { process };
+        for port in ports {
+            let line = format!("serving {port}");
+            greeter
+                .process
+                .wait_for_line(&line, START_MAX, |seen| seen == line)
+                .await?;
+        }
+        Ok(greeter)
+    }
+
+    /// The command line, for an agent that starts the server itself.
+    ///
+    /// # Errors
+    /// The Python environment is missing.
+    pub fn command(ports: &[u16]) -> anyhow::Result<Command> {
+        let mut command = script(Venv::Grpc, "greeter.py")?;
+        for port in ports {
+            command.args(["--port", &port.to_string()]);
+        }
+        Ok(command)
+    }
+}
+
+/// How a client calls.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Calls a second, all of its workers together.
+    pub rate: f64,
+    /// Workers: calls in flight at most.
+    pub concurrency: u32,
+}
+
+/// A client that calls one target at a steady rate and writes down what came of each call; killed
+/// when dropped.
+#[derive(Debug)]
+pub struct Caller {
+    /// The program.
+    pub process: Process,
+    out: PathBuf,
+}
+
+impl Caller {
+    /// Starts it and waits for its first answer. `bootstrap` is the file for `xds:///` targets; calls
+    /// are written to `out`, which must be new.
+    ///
+    /// # Errors
+    /// The Python environment is missing, or no call is answered.
+    pub async fn start(
+        target: &str,
+        bootstrap: &Path,
+        out: &Path,
+        load: Load,
+    ) -> anyhow::Result<Self> {
+        ensure!(!out.exists(), "{} exists already", out.display());
+        let mut command = script(Venv::Grpc, "caller.py")?;
+        command
+            .env("GRPC_XDS_BOOTSTRAP", bootstrap)
+            .env_remove("GRPC_XDS_BOOTSTRAP_CONFIG");
+        command.args(["--target", target]).arg("--out").arg(out);
+        command.args(["--rate", &load.rate.to_string()]);
+        command.args(["--concurrency", &load.concurrency.to_string()]);
+        let mut process = Process::spawn("caller", command)?;
+        process
+            .wait_for_line("the first answer", START_MAX, |line| line == "called")
+            .await?;
+        Ok(Self {
+            process,
+            out: out.to_owned(),
+        })
+    }
+
+    /// What came of all calls that ended so far.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn calls(&self) -> anyhow::Result<Calls> {
+        Calls::read(&self.out)
+    }
+
+    /// Lets the calls in flight end, ends the client and gives all calls.
+    ///
+    /// # Errors
+    /// It does not end well.
+    pub async fn finish(mut self) -> anyhow::Result<Calls> {
+        let status = self.process.terminate().await?;
+        ensure!(
+            status.success(),
+            "the caller ended with {status}\n{}",
+            self.process.tail()
+        );
+        self.calls()
+    }
+}
+
+/// One call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    /// When it began, seconds since 1970-01-01 UTC.
+    pub start: f64,
+    /// When it ended.
+    pub end: f64,
+    /// Who answered, or the status and its text.
+    pub outcome: Result<String, String>,
+}
+
+/// Calls in the order in which they ended.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Calls(pub Vec<Call>);
+
+impl Calls {
+    fn read(file: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(file).with_context(|| format!("{}", file.display()))?;
+        // A line that is being written now has no end yet.
+        let whole = text
+            .split_inclusive('\n')
+            .filter(|line| line.ends_with('\n'));
+        whole
+            .map(Call::parse)
+            .collect::<anyhow::Result<_>>()
+            .map(Self)
+    }
+
+    /// How many calls failed.
+    #[must_use]
+    pub fn failed(&self) -> usize {
+        self.0.iter().filter(|call| call.outcome.is_err()).count()
+    }
+
+    /// The failed calls by what was said.
+    #[must_use]
+    pub fn failures(&self) -> BTreeMap<&str, usize> {
+        count(self.0.iter().filter_map(|call| call.outcome.as_ref().err()))
+    }
+
+    /// The answered calls by who answered.
+    #[must_use]
+    pub fn answers(&self) -> BTreeMap<&str, usize> {
+        count(self.0.iter().filter_map(|call| call.outcome.as_ref().ok()))
+    }
+
+    /// When a call that `by` answered first began after `since`.
+    #[must_use]
+    pub fn find_first_answer(&self, by: &str, since: f64) -> Option<&Call> {
+        self.0
+            .iter()
+            .find(|call| call.start >= since && call.outcome.as_deref() == Ok(by))
+    }
+
+    /// The calls that began at or after `since`.
+    #[must_use]
+    pub fn since(&self, since: f64) -> Self {
+        Self(
+            self.0
+                .iter()
+                .filter(|call| call.start >= since)
+                .cloned()
+                .collect(),
+        )
+    }
+}
+
+impl Call {
+    fn parse(line: &str) -> anyhow::Result<Self> {
+        let value: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
+        let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
+        let number = |key: &str| {
+            value[key]
+                .as_f64()
+                .with_context(|| format!("{key} in {line}"))
+        };
+        let outcome = if value["ok"] == Value::Bool(true) {
+            Ok(text("by"))
+        } else {
+            Err(format!("{}: {}", text("code"), text("why")))
+        };
+        Ok(Self {
+            start: number("start")?,
+            end: number("end")?,
+            outcome,
+        })
+    }
+}
+
+/// A script of the test kit, to be run by one of its Pythons.
+///
+/// # Errors
+/// The Python environment is missing.
+pub fn script(venv: Venv, name: &str) -> anyhow::Result<Command> {
+    let mut command = Command::new(parts::python(venv)?);
+    command.arg(
+        parts::source_root()
+            .join("crates/testkit/python")
+            .join(name),
+    );
+    // Loopback only, whatever proxy the machine is set up with.
+    command
+        .env("no_proxy", "*")
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    Ok(command)
+}
+
+fn count<'a>(words: impl Iterator<Item = &'a String>) -> BTreeMap<&'a str, usize> {
+    let mut counts = BTreeMap::new();
+    for word in words {
+        *counts.entry(word.as_str()).or_insert(0) += 1;
+    }
+    counts
+}
