@@ -1,0 +1,1 @@
+//! The log of one machine: a durable store in a directory.

@@ -1,0 +1,1 @@
+//! The log of a fabric: topics of an Apache Kafka cluster.
