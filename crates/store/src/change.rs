@@ -1,0 +1,53 @@
+//! What one batch of statements changed, in the terms of the domain.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use waypost_core::{ClusterName, InstanceUri, ServiceName};
+
+/// Hears of every batch that changed something, after the change is visible and with no lock held.
+pub trait ChangeListener: Send + Sync {
+    /// Must be quick and must not write to the store: it runs on the ingest path.
+    fn changed(&self, changes: &ChangeSet);
+}
+
+/// Everything that a batch changed, each thing once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChangeSet {
+    /// Clusters of which something changed.
+    pub clusters: BTreeMap<ClusterName, ClusterChange>,
+    /// Services whose definition changed, or whose implicit form came or went.
+    pub services: BTreeSet<ServiceName>,
+}
+
+impl ChangeSet {
+    /// Whether nothing changed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.clusters.is_empty() && self.services.is_empty()
+    }
+}
+
+/// What changed of one cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterChange {
+    /// Its definition changed, or it came or went.
+    pub definition: bool,
+    /// Its instances as every kind of client together sees them changed.
+    pub instances: bool,
+    /// Instances that came, went or changed as seen by clients that see no unhealthy ones: by an
+    /// announcement, or because their health is now ignored or no longer.
+    pub visible: BTreeSet<InstanceUri>,
+    /// D2 partitions of a partitioned cluster whose instances or definition changed.
+    pub d2_partitions: BTreeSet<i32>,
+}
+
+impl ClusterChange {
+    /// Whether nothing changed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        !self.definition
+            && !self.instances
+            && self.visible.is_empty()
+            && self.d2_partitions.is_empty()
+    }
+}

@@ -1,0 +1,391 @@
+//! One cluster: its definition, its instances, and what a statement changes. No locks in here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use waypost_core::{ClusterDefinition, ClusterName, Health, InstanceUri, SourceSlot, Timestamp};
+
+use crate::change::ClusterChange;
+use crate::inspect::{ClusterFacts, Inspector, InstanceFacts};
+use crate::limits::REMOVED_PER_CLUSTER_MAX;
+use crate::memory::RemovedNames;
+use crate::slots::Slots;
+
+/// Says which state of a cluster something was made from. Equal stamps of one cluster mean equal
+/// content; numbers are never used twice in a process and mean nothing outside of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Stamp {
+    /// Of the definition and of the set of D2 partitions.
+    pub definition: u64,
+    /// Of the instances.
+    pub instances: u64,
+}
+
+/// An instance as it is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServedInstance {
+    /// Its URI.
+    pub uri: InstanceUri,
+    /// Its announcement, as the bytes of the protobuf message.
+    pub value: Bytes,
+    /// Its own judgement, as the [`Inspector`] read it.
+    pub health: Health,
+    /// Where the announcement comes from.
+    pub source: SourceSlot,
+}
+
+/// A cluster at one moment. Instances are in the order of their URIs.
+#[derive(Clone, Debug)]
+pub struct ClusterSnapshot {
+    /// Its name.
+    pub name: ClusterName,
+    /// Its definition, and whose it is. `None`: implicit.
+    pub definition: Option<(SourceSlot, Arc<ClusterDefinition>)>,
+    /// What the definition says that matters here.
+    pub facts: ClusterFacts,
+    /// Its instances.
+    pub instances: Vec<ServedInstance>,
+    /// Fewer than `min_healthy_percent` are healthy, so health is ignored (DESIGN invariant 15).
+    pub fail_open: bool,
+    /// Its D2 partitions in order; empty for a cluster that is not partitioned.
+    pub d2_partitions: Vec<i32>,
+    /// Which state this is.
+    pub stamp: Stamp,
+}
+
+impl ClusterSnapshot {
+    /// Whether clients that see no unhealthy instances see this one.
+    #[must_use]
+    pub fn is_visible(&self, instance: &ServedInstance) -> bool {
+        self.fail_open || instance.health == Health::Healthy
+    }
+}
+
+/// What a source says of one instance, with the part that counting needs read already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Announced {
+    pub(crate) value: Bytes,
+    pub(crate) health: Health,
+}
+
+// 3 million of these are held (DESIGN, "Scale"); with its URI an entry stays under 64 bytes.
+const _: () = assert!(size_of::<Slots<Announced>>() <= 48);
+
+/// What is needed to change a cluster.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WriteContext {
+    pub(crate) inspector: Inspector,
+    /// The statement's source.
+    pub(crate) slot: SourceSlot,
+    /// The caller's clock.
+    pub(crate) now: Timestamp,
+    /// A number never used before.
+    pub(crate) generation: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct ClusterState {
+    definition: Slots<Arc<ClusterDefinition>>,
+    facts: ClusterFacts,
+    instances: BTreeMap<InstanceUri, Slots<Announced>>,
+    healthy: usize,
+    /// How many instances name each D2 partition; kept at 0 once seen, so that a partition that
+    /// runs empty is served empty as long as the cluster is known. Empty until one is not 0.
+    by_partition: BTreeMap<i32, usize>,
+    removed: RemovedNames<InstanceUri>,
+    emptied_at: Option<Timestamp>,
+    stamp: Stamp,
+}
+
+/// Reading.
+impl ClusterState {
+    /// Whether it has a definition, an instance, or had one not long ago.
+    pub(crate) fn is_known(&self) -> bool {
+        !self.definition.is_empty() || self.is_announced()
+    }
+
+    /// Whether it has an instance or had one not long ago.
+    pub(crate) fn is_announced(&self) -> bool {
+        !self.instances.is_empty() || self.emptied_at.is_some()
+    }
+
+    pub(crate) fn has_definition(&self) -> bool {
+        !self.definition.is_empty()
+    }
+
+    pub(crate) fn definition(&self) -> &Slots<Arc<ClusterDefinition>> {
+        &self.definition
+    }
+
+    pub(crate) fn stamp(&self) -> Stamp {
+        self.stamp
+    }
+
+    pub(crate) fn instance_count(&self) -> usize {
+        self.instances.len()
+    }
+
+    pub(crate) fn is_fail_open(&self) -> bool {
+        let percent = usize::from(self.facts.min_healthy_percent);
+        self.healthy * 100 < percent * self.instances.len()
+    }
+
+    pub(crate) fn visible_count(&self) -> usize {
+        if self.is_fail_open() {
+            self.instances.len()
+        } else {
+            self.healthy
+        }
+    }
+
+    pub(crate) fn instance_entry(&self, uri: &str) -> Option<(&InstanceUri, &Slots<Announced>)> {
+        self.instances.get_key_value(uri)
+    }
+
+    /// Whether clients that see no unhealthy instances see this one.
+    pub(crate) fn is_seen(&self, announced: &Announced) -> bool {
+        announced.health == Health::Healthy || self.is_fail_open()
+    }
+
+    pub(crate) fn is_partitioned(&self) -> bool {
+        self.facts.d2_partition_count > 1 || self.by_partition.keys().any(|p| *p != 0)
+    }
+
+    pub(crate) fn d2_partitions(&self) -> BTreeSet<i32> {
+        if !self.is_partitioned() {
+            return BTreeSet::new();
+        }
+        let declared = i32::try_from(self.facts.d2_partition_count).unwrap_or(i32::MAX);
+        let mut partitions: BTreeSet<i32> = (0..declared).collect();
+        partitions.extend(self.by_partition.keys());
+        partitions
+    }
+
+    pub(crate) fn removed(&self) -> &RemovedNames<InstanceUri> {
+        &self.removed
+    }
+
+    /// URIs of instances that clients which see no unhealthy ones do not see.
+    pub(crate) fn hidden(&self) -> impl Iterator<Item = &InstanceUri> {
+        let fail_open = self.is_fail_open();
+        self.unhealthy().filter(move |_| !fail_open)
+    }
+
+    pub(crate) fn snapshot(&self, name: &ClusterName) -> ClusterSnapshot {
+        let served = |(uri, slots): (&InstanceUri, &Slots<Announced>)| {
+            slots.served().map(|(source, announced)| ServedInstance {
+                uri: uri.clone(),
+                value: announced.value.clone(),
+                health: announced.health,
+                source,
+            })
+        };
+        ClusterSnapshot {
+            name: name.clone(),
+            definition: self.definition.served().map(|(s, d)| (s, Arc::clone(d))),
+            facts: self.facts,
+            instances: self.instances.iter().filter_map(served).collect(),
+            fail_open: self.is_fail_open(),
+            d2_partitions: self.d2_partitions().into_iter().collect(),
+            stamp: self.stamp,
+        }
+    }
+
+    fn unhealthy(&self) -> impl Iterator<Item = &InstanceUri> {
+        self.instances
+            .iter()
+            .filter(|(_, slots)| !is_healthy(slots))
+            .map(|(uri, _)| uri)
+    }
+}
+
+/// Writing. Each method adds what it changed to `change` and leaves it alone if that is nothing.
+impl ClusterState {
+    pub(crate) fn set_instance(
+        &mut self,
+        cx: WriteContext,
+        uri: &InstanceUri,
+        value: Option<Bytes>,
+        change: &mut ClusterChange,
+    ) {
+        let held = self.instances.get(uri).and_then(|s| s.get(cx.slot));
+        if held.map(|a| &a.value) == value.as_ref() {
+            return;
+        }
+        let facts = value.as_deref().map(cx.inspector.instance);
+        let health = facts.as_ref().map_or(Health::Unhealthy, |f| f.health);
+        let before = Outline::of(self);
+        let old = self.served(uri);
+        self.fill(cx.slot, uri, value.map(|value| Announced { value, health }));
+        let new = self.served(uri);
+        if old.as_ref().map(|a| &a.value) == new.as_ref().map(|a| &a.value) {
+            return;
+        }
+        self.count(cx.inspector, old.as_ref(), new.as_ref());
+        self.remember(cx.now, uri, new.is_some());
+        self.stamp.instances = cx.generation;
+        change.instances = true;
+        let seen = |a: &Option<Announced>, fail_open: bool| {
+            a.as_ref()
+                .is_some_and(|a| fail_open || a.health == Health::Healthy)
+        };
+        if seen(&old, before.fail_open) || seen(&new, self.is_fail_open()) {
+            change.visible.insert(uri.clone());
+        }
+        if before.is_partitioned() || self.is_partitioned() {
+            change
+                .d2_partitions
+                .extend(partitions_of(cx.inspector, old.as_ref()));
+            change
+                .d2_partitions
+                .extend(partitions_of(cx.inspector, new.as_ref()));
+        }
+        before.compare(self, cx, change);
+    }
+
+    pub(crate) fn set_definition(
+        &mut self,
+        cx: WriteContext,
+        value: Option<ClusterDefinition>,
+        change: &mut ClusterChange,
+    ) {
+        if self.definition.get(cx.slot).map(Arc::as_ref) == value.as_ref() {
+            return;
+        }
+        let before = Outline::of(self);
+        let old = self.definition.served().map(|(_, d)| Arc::clone(d));
+        self.definition.set(cx.slot, value.map(Arc::new));
+        let new = self.definition.served().map(|(_, d)| Arc::clone(d));
+        if old == new {
+            return;
+        }
+        self.facts = new.as_deref().map(cx.inspector.cluster).unwrap_or_default();
+        self.stamp.definition = cx.generation;
+        change.definition = true;
+        change.d2_partitions.extend(self.d2_partitions());
+        before.compare(self, cx, change);
+    }
+
+    /// Forgets what left at `until` or before; returns how many names that were.
+    pub(crate) fn forget_until(
+        &mut self,
+        cx: WriteContext,
+        until: Timestamp,
+        change: &mut ClusterChange,
+    ) -> usize {
+        let dropped = self.removed.drop_until(until).len();
+        if self.instances.is_empty() && self.emptied_at.is_some_and(|at| at <= until) {
+            let before = Outline::of(self);
+            self.emptied_at = None;
+            self.by_partition.clear();
+            before.compare(self, cx, change);
+        }
+        dropped
+    }
+
+    /// Forgets the instance that left longest ago; false if none is remembered.
+    pub(crate) fn forget_oldest(&mut self) -> bool {
+        self.removed.drop_oldest().is_some()
+    }
+
+    fn served(&self, uri: &InstanceUri) -> Option<Announced> {
+        let (_, announced) = self.instances.get(uri)?.served()?;
+        Some(announced.clone())
+    }
+
+    fn fill(&mut self, slot: SourceSlot, uri: &InstanceUri, value: Option<Announced>) {
+        let slots = self.instances.entry(uri.clone()).or_default();
+        slots.set(slot, value);
+        if slots.is_empty() {
+            self.instances.remove(uri);
+        }
+    }
+
+    fn count(&mut self, inspector: Inspector, old: Option<&Announced>, new: Option<&Announced>) {
+        let healthy =
+            |a: Option<&Announced>| usize::from(a.is_some_and(|a| a.health == Health::Healthy));
+        self.healthy = self.healthy + healthy(new) - healthy(old);
+        for partition in partitions_of(inspector, old) {
+            if let Some(count) = self.by_partition.get_mut(&partition) {
+                *count = count.saturating_sub(1);
+            }
+        }
+        for partition in partitions_of(inspector, new) {
+            *self.by_partition.entry(partition).or_default() += 1;
+        }
+    }
+
+    fn remember(&mut self, now: Timestamp, uri: &InstanceUri, is_there: bool) {
+        if is_there {
+            self.removed.forget(uri);
+            self.emptied_at = None;
+        } else {
+            self.removed
+                .remember(uri.clone(), now, REMOVED_PER_CLUSTER_MAX);
+            self.emptied_at = self.instances.is_empty().then_some(now);
+        }
+    }
+}
+
+fn is_healthy(slots: &Slots<Announced>) -> bool {
+    slots
+        .served()
+        .is_some_and(|(_, a)| a.health == Health::Healthy)
+}
+
+/// The D2 partitions of an announcement, partition 0 spelled out.
+fn partitions_of(inspector: Inspector, announced: Option<&Announced>) -> Vec<i32> {
+    let Some(announced) = announced else {
+        return Vec::new();
+    };
+    let InstanceFacts { d2_partitions, .. } = (inspector.instance)(&announced.value);
+    if d2_partitions.is_empty() {
+        vec![0]
+    } else {
+        d2_partitions
+    }
+}
+
+/// What of a cluster may change as a consequence of a change.
+struct Outline {
+    known: bool,
+    announced: bool,
+    fail_open: bool,
+    d2_partitions: BTreeSet<i32>,
+}
+
+impl Outline {
+    fn of(state: &ClusterState) -> Self {
+        Self {
+            known: state.is_known(),
+            announced: state.is_announced(),
+            fail_open: state.is_fail_open(),
+            d2_partitions: state.d2_partitions(),
+        }
+    }
+
+    fn is_partitioned(&self) -> bool {
+        !self.d2_partitions.is_empty()
+    }
+
+    /// Adds the consequences to `change`.
+    fn compare(self, state: &mut ClusterState, cx: WriteContext, change: &mut ClusterChange) {
+        let partitions = state.d2_partitions();
+        if self.known != state.is_known()
+            || self.announced != state.is_announced()
+            || self.d2_partitions != partitions
+        {
+            state.stamp.definition = cx.generation;
+            change.definition = true;
+            change.d2_partitions.extend(&self.d2_partitions);
+            change.d2_partitions.extend(&partitions);
+        }
+        if self.fail_open != state.is_fail_open() {
+            state.stamp.instances = cx.generation;
+            change.instances = true;
+            change.visible.extend(state.unhealthy().cloned());
+            change.d2_partitions.extend(&partitions);
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! The right to write.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use waypost_core::definition::ServiceDefinition;
+use waypost_core::{ClusterName, InstanceKey, ServiceName, SourceSlot, StoreInput, Timestamp};
+
+use crate::change::{ChangeSet, ClusterChange};
+use crate::cluster::{ClusterState, WriteContext};
+use crate::limits::{REMEMBER, REMOVED_INSTANCES_MAX, REMOVED_NAMES_MAX};
+use crate::slots::Slots;
+use crate::store::{ServiceEntry, Store};
+
+/// Somebody else holds the right to write as this source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the store already has a writer for the source {:?}", .0.as_str())]
+pub struct WriterTaken(pub SourceSlot);
+
+/// The right of one source to write. There is at most one per source, and every method takes it
+/// exclusively, so statements of one source are applied in the order in which it makes them.
+///
+/// What a source held before it lost contact stays until it says otherwise. A source that has to
+/// replace everything it said (a snapshot, a replay) states the removals itself, after the additions
+/// and in the same batch: each name then changes once, and never to nothing in between.
+#[derive(Debug)]
+pub struct Writer {
+    store: Store,
+    slot: SourceSlot,
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.store.0.taken.lock().remove(&self.slot);
+    }
+}
+
+impl Writer {
+    pub(crate) fn take(store: &Store, slot: SourceSlot) -> Result<Self, WriterTaken> {
+        if !store.0.taken.lock().insert(slot) {
+            return Err(WriterTaken(slot));
+        }
+        Ok(Self {
+            store: store.clone(),
+            slot,
+        })
+    }
+
+    /// The source that this writer speaks for.
+    #[must_use]
+    pub fn slot(&self) -> SourceSlot {
+        self.slot
+    }
+
+    /// Applies statements in order, then tells the listener once what changed, each thing once.
+    /// Returns what it told; empty if nothing that is served changed.
+    ///
+    /// `now` is when the statements were made, by a clock of the caller's that does not run while
+    /// the source stands still (the log's append times). It only decides how long names that left
+    /// are remembered.
+    pub fn apply(
+        &mut self,
+        now: Timestamp,
+        batch: impl IntoIterator<Item = StoreInput>,
+    ) -> ChangeSet {
+        let mut changes = ChangeSet::default();
+        let turn = self.store.0.turn.lock();
+        for input in batch {
+            let cx = self.context(now);
+            match input {
+                StoreInput::Instance { key, value } => {
+                    self.change_cluster(cx, &key.cluster.clone(), &mut changes, |state, change| {
+                        let InstanceKey { uri, .. } = key;
+                        state.set_instance(cx, &uri, value, change);
+                    });
+                }
+                StoreInput::Cluster { name, value } => {
+                    self.change_cluster(cx, &name, &mut changes, |state, change| {
+                        state.set_definition(cx, value, change);
+                    });
+                }
+                StoreInput::Service { name, value } => {
+                    self.set_service(cx, name, value, &mut changes);
+                }
+            }
+        }
+        drop(turn);
+        self.notify(changes)
+    }
+
+    /// Says that all definitions are there, so that clusters and services without one are served
+    /// from now on. Never taken back.
+    pub fn set_config_loaded(&mut self) -> ChangeSet {
+        let mut changes = ChangeSet::default();
+        if self.store.0.config_loaded.swap(true, Ordering::SeqCst) {
+            return changes;
+        }
+        for name in self.store.cluster_names() {
+            let Some(cluster) = self.store.find_cluster(name.as_str()) else {
+                continue;
+            };
+            if cluster.definition.is_none() {
+                let change = changes.clusters.entry(name.clone()).or_default();
+                change.definition = true;
+                change.instances = true;
+                change.d2_partitions.extend(cluster.d2_partitions);
+                change
+                    .visible
+                    .extend(cluster.instances.into_iter().map(|i| i.uri));
+            }
+            touch_service_of(&name, &mut changes);
+        }
+        self.notify(changes)
+    }
+
+    /// Forgets what left longer ago than is remembered: names of instances, clusters and services,
+    /// and implicit clusters without instances. Walks over all clusters; meant to be called about
+    /// once a minute.
+    pub fn forget(&mut self, now: Timestamp) -> ChangeSet {
+        let mut changes = ChangeSet::default();
+        let until = now.minus(REMEMBER);
+        let turn = self.store.0.turn.lock();
+        let mut names = Vec::new();
+        for shard in self.store.0.clusters.iter() {
+            names.extend(shard.read().keys().cloned());
+        }
+        for name in names {
+            let cx = self.context(now);
+            self.change_cluster(cx, &name, &mut changes, |state, change| {
+                state.forget_until(cx, until, change);
+            });
+        }
+        let mut removed = self.store.0.removed.lock();
+        for name in removed.clusters.drop_until(until) {
+            // The empty map that stood in for a cluster that left is gone now.
+            changes.clusters.entry(name).or_default().definition = true;
+        }
+        removed.services.drop_until(until);
+        drop(removed);
+        drop(turn);
+        self.notify(changes)
+    }
+
+    fn context(&self, now: Timestamp) -> WriteContext {
+        WriteContext {
+            inspector: self.store.0.inspector,
+            slot: self.slot,
+            now,
+            generation: self.store.0.generation.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    fn change_cluster(
+        &self,
+        cx: WriteContext,
+        name: &ClusterName,
+        changes: &mut ChangeSet,
+        write: impl FnOnce(&mut ClusterState, &mut ClusterChange),
+    ) {
+        let inner = &self.store.0;
+        let shard = inner.clusters.of(name.as_str());
+        let found = shard.read().get(name).map(Arc::clone);
+        let entry =
+            found.unwrap_or_else(|| Arc::clone(shard.write().entry(name.clone()).or_default()));
+        let mut change = ClusterChange::default();
+
+        let mut state = entry.write();
+        let (was_known, was_announced) = (state.is_known(), state.is_announced());
+        let removed_before = state.removed().len();
+        write(&mut state, &mut change);
+        self.bound_removed(&mut state, removed_before);
+        let (is_known, is_announced) = (state.is_known(), state.is_announced());
+        let removed_left = state.removed().len();
+        drop(state);
+
+        if !is_known {
+            shard.write().remove(name);
+            inner
+                .removed_instances
+                .fetch_sub(removed_left, Ordering::Relaxed);
+        }
+        match (was_known, is_known) {
+            (true, false) => {
+                let removed = &mut inner.removed.lock().clusters;
+                removed.remember(name.clone(), cx.now, REMOVED_NAMES_MAX);
+            }
+            (false, true) => inner.removed.lock().clusters.forget(name),
+            _ => {}
+        }
+        if was_announced != is_announced {
+            self.implicit_service_changed(cx, name, is_announced, changes);
+        }
+        if !change.is_empty() {
+            merge(changes.clusters.entry(name.clone()).or_default(), change);
+        }
+    }
+
+    /// Keeps the count of remembered instances, and the count below its bound.
+    fn bound_removed(&self, state: &mut ClusterState, before: usize) {
+        let total = &self.store.0.removed_instances;
+        let after = state.removed().len();
+        if after >= before {
+            total.fetch_add(after - before, Ordering::Relaxed);
+        } else {
+            total.fetch_sub(before - after, Ordering::Relaxed);
+        }
+        while total.load(Ordering::Relaxed) > REMOVED_INSTANCES_MAX && state.forget_oldest() {
+            total.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn set_service(
+        &self,
+        cx: WriteContext,
+        name: ServiceName,
+        value: Option<ServiceDefinition>,
+        changes: &mut ChangeSet,
+    ) {
+        let mut services = self.store.0.services.of(name.as_str()).write();
+        let mut entry = services.remove(&name).unwrap_or_else(|| ServiceEntry {
+            slots: Slots::default(),
+            generation: cx.generation,
+        });
+        let was_there = !entry.slots.is_empty();
+        let old = entry.slots.served().map(|(_, d)| Arc::clone(d));
+        if entry.slots.get(cx.slot).map(Arc::as_ref) != value.as_ref() {
+            entry.slots.set(cx.slot, value.map(Arc::new));
+        }
+        let is_there = !entry.slots.is_empty();
+        let changed = old.as_ref() != entry.slots.served().map(|(_, d)| d);
+        if changed {
+            entry.generation = cx.generation;
+        }
+        if is_there {
+            services.insert(name.clone(), entry);
+        }
+        drop(services);
+        if was_there != is_there {
+            self.remember_service(cx, &name, is_there || self.is_announced(name.as_str()));
+        }
+        if changed {
+            changes.services.insert(name);
+        }
+    }
+
+    fn implicit_service_changed(
+        &self,
+        cx: WriteContext,
+        cluster: &ClusterName,
+        is_announced: bool,
+        changes: &mut ChangeSet,
+    ) {
+        if let Some(name) = touch_service_of(cluster, changes) {
+            let services = self.store.0.services.of(name.as_str()).read();
+            let is_there = is_announced || services.contains_key(&name);
+            drop(services);
+            self.remember_service(cx, &name, is_there);
+        }
+    }
+
+    fn remember_service(&self, cx: WriteContext, name: &ServiceName, is_there: bool) {
+        let removed = &mut self.store.0.removed.lock().services;
+        if is_there {
+            removed.forget(name);
+        } else {
+            removed.remember(name.clone(), cx.now, REMOVED_NAMES_MAX);
+        }
+    }
+
+    fn is_announced(&self, cluster: &str) -> bool {
+        let entry = self
+            .store
+            .0
+            .clusters
+            .of(cluster)
+            .read()
+            .get(cluster)
+            .map(Arc::clone);
+        entry.is_some_and(|entry| entry.read().is_announced())
+    }
+
+    fn notify(&self, changes: ChangeSet) -> ChangeSet {
+        if !changes.is_empty() {
+            self.store.0.listener.changed(&changes);
+        }
+        changes
+    }
+}
+
+/// Adds the implicit service of a cluster to the changes.
+fn touch_service_of(cluster: &ClusterName, changes: &mut ChangeSet) -> Option<ServiceName> {
+    // Clusters and services are named by the same rules, so this never fails.
+    let name = ServiceName::parse(cluster.as_str()).ok()?;
+    changes.services.insert(name.clone());
+    Some(name)
+}
+
+fn merge(into: &mut ClusterChange, change: ClusterChange) {
+    into.definition |= change.definition;
+    into.instances |= change.instances;
+    into.visible.extend(change.visible);
+    into.d2_partitions.extend(change.d2_partitions);
+}
