@@ -1,0 +1,166 @@
+//! Where a partition was read to, and how much time its ticks say has passed.
+
+use std::collections::VecDeque;
+
+use waypost_core::record::{KeeperId, TickRef};
+use waypost_core::time::millis;
+use waypost_core::{Headers, LogTime, Offset, Timestamp};
+
+use crate::limits::{LOG_TIME_MAX, TICK_HISTORY, TICK_STEP_MAX};
+
+/// A moment in one partition: how many ticks had been read. Age counts from the first tick after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mark(u32);
+
+/// Position and log time of one partition. Advanced by records only, never by a clock.
+#[derive(Clone, Debug, Default)]
+pub struct PartitionClock {
+    position: Offset,
+    last_append: Option<Timestamp>,
+    log_time: LogTime,
+    last_tick: Option<LastTick>,
+    ticks_read: u32,
+    /// Log time after each of the last ticks, oldest first.
+    history: VecDeque<LogTime>,
+    missed_to: Option<Offset>,
+    unbroken_since: LogTime,
+}
+
+/// The tick that was read last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastTick {
+    /// Where it stands and when the log took it.
+    pub at: TickRef,
+    /// Who wrote it.
+    pub keeper: KeeperId,
+}
+
+impl PartitionClock {
+    /// The offset of the next record to be read.
+    #[must_use]
+    pub fn position(&self) -> Offset {
+        self.position
+    }
+
+    /// When the log took the record that was read last.
+    #[must_use]
+    pub fn last_append(&self) -> Option<Timestamp> {
+        self.last_append
+    }
+
+    /// How much time the ticks read say has passed.
+    #[must_use]
+    pub fn log_time(&self) -> LogTime {
+        self.log_time
+    }
+
+    /// The tick read last.
+    #[must_use]
+    pub fn last_tick(&self) -> Option<LastTick> {
+        self.last_tick
+    }
+
+    /// Now, for measuring age later.
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        Mark(self.ticks_read)
+    }
+
+    /// Log time at which the partition was first read without a missing tick up to now.
+    #[must_use]
+    pub fn unbroken_since(&self) -> LogTime {
+        self.unbroken_since
+    }
+
+    /// Milliseconds of log time since the first tick after `mark`; 0 before that tick.
+    #[must_use]
+    pub fn age_ms(&self, mark: Mark) -> i64 {
+        self.age_ms_at(mark, self.mark())
+    }
+
+    /// The age of `mark` as it was at the moment `at`.
+    #[must_use]
+    pub fn age_ms_at(&self, mark: Mark, at: Mark) -> i64 {
+        if at.0 <= mark.0 {
+            return 0;
+        }
+        match (self.after_tick(mark.0 + 1), self.after_tick(at.0)) {
+            (Some(born), Some(now)) => now.millis_since(born),
+            _ => 0,
+        }
+    }
+
+    /// Whether a tick between `offset` and the position may have been missed, so that an age
+    /// measured since then may be too small.
+    #[must_use]
+    pub fn may_have_missed_since(&self, offset: Offset) -> bool {
+        self.last_tick.is_none() || self.missed_to.is_some_and(|missed| missed > offset)
+    }
+
+    /// Log time after tick number `number` (from 1). Of ticks longer ago than is remembered the
+    /// oldest one that is, which makes ages smaller, never larger.
+    fn after_tick(&self, number: u32) -> Option<LogTime> {
+        let from_end = usize::try_from(self.ticks_read.checked_sub(number)?).ok()?;
+        let last = self.history.len().checked_sub(1)?;
+        self.history.get(last.saturating_sub(from_end)).copied()
+    }
+
+    /// Takes the place of a record that is about to be read; false if it was read before.
+    pub(crate) fn enter(&mut self, offset: Offset, append_time: Timestamp) -> bool {
+        if offset < self.position {
+            return false;
+        }
+        self.position = offset.next();
+        self.last_append = Some(append_time);
+        true
+    }
+
+    /// Nothing stands between the position and `position` (compacted away).
+    pub(crate) fn advance_to(&mut self, position: Offset) {
+        self.position = self.position.max(position);
+    }
+
+    /// Reads a tick. Its writer stood at `time` when it wrote it.
+    pub(crate) fn tick(&mut self, at: TickRef, keeper: KeeperId, headers: &Headers) {
+        let time = headers.time.unwrap_or_default();
+        let missed = match (self.last_tick, headers.prev) {
+            (Some(last), Some(prev)) => prev.offset > last.at.offset,
+            (None, _) => true,
+            (Some(_), None) => false,
+        };
+        let own = self
+            .last_tick
+            .map_or(self.log_time, |last| advance(self.log_time, last.at, at));
+        self.log_time = if missed {
+            let theirs = headers.prev.map_or(time, |prev| advance(time, prev, at));
+            self.missed_to = headers.prev.map(|prev| prev.offset).max(self.missed_to);
+            own.max(theirs)
+        } else {
+            own
+        };
+        if missed {
+            self.unbroken_since = self.log_time;
+        }
+        self.last_tick = Some(LastTick { at, keeper });
+        self.ticks_read = self.ticks_read.saturating_add(1);
+        if self.history.len() == TICK_HISTORY {
+            self.history.pop_front();
+        }
+        self.history.push_back(self.log_time);
+    }
+}
+
+/// Log time `from`, at the tick `before`, moved on to the tick `at`: by the append time between the
+/// two, at least nothing, at most [`TICK_STEP_MAX`].
+fn advance(from: LogTime, before: TickRef, at: TickRef) -> LogTime {
+    let passed = at.append_time.millis_since(before.append_time);
+    LogTime(
+        from.0
+            .saturating_add(passed.clamp(0, millis(TICK_STEP_MAX))),
+    )
+}
+
+/// Whether a tick's log time can be: a hundred years are no log's age.
+pub(crate) fn is_plausible(time: LogTime) -> bool {
+    time.0 <= millis(LOG_TIME_MAX)
+}

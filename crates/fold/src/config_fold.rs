@@ -1,0 +1,229 @@
+//! The folds of the config and control topics: the last record of a key always stands.
+
+use std::collections::{HashMap, VecDeque};
+
+use waypost_core::{
+    Definition, DefinitionKey, Offset, PartitionId, Record, RecordKind, StoreInput, Timestamp,
+    Topic,
+};
+use waypost_proto::definition::decode;
+
+use crate::event::{FoldEvent, Outcome, RejectReason};
+use crate::limits::DELETED_DEFINITIONS_MAX;
+use crate::topic_clock::{TopicClock, reject};
+
+/// Definitions of services and clusters, as the config topic states them.
+#[derive(Clone, Debug)]
+pub struct ConfigFold {
+    clock: TopicClock,
+    by_key: HashMap<DefinitionKey, Held>,
+    /// Deleted keys, oldest first.
+    deleted: VecDeque<(DefinitionKey, Offset)>,
+}
+
+/// The last record of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The definition; `None` if the record deletes it.
+    pub definition: Option<Definition>,
+    /// Where the record stands.
+    pub partition: PartitionId,
+    /// Where the record stands: the revision that a change must name.
+    pub offset: Offset,
+    /// When the log took it.
+    pub append_time: Timestamp,
+}
+
+impl Default for ConfigFold {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ConfigFold {
+    /// Nothing read yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            clock: TopicClock::new(Topic::Config),
+            by_key: HashMap::new(),
+            deleted: VecDeque::new(),
+        }
+    }
+
+    /// Positions, ticks and identity.
+    #[must_use]
+    pub fn clock(&self) -> &TopicClock {
+        &self.clock
+    }
+
+    /// The topic has `count` partitions now.
+    pub fn set_partitions(&mut self, count: u32) {
+        self.clock.set_partitions(count);
+    }
+
+    /// The reader stands at `position`; what lay before and was not delivered was compacted.
+    pub fn advance_to(&mut self, partition: PartitionId, position: Offset) {
+        self.clock.advance_to(partition, position);
+    }
+
+    /// Reads one record. A bad one is rejected alone: the definition before it stands.
+    pub fn apply(&mut self, record: &Record, events: &mut Vec<FoldEvent>) -> Outcome {
+        if !self.clock.enter(record) {
+            return Outcome::AlreadyRead;
+        }
+        match self.apply_new(record, events) {
+            Ok(outcome) => outcome,
+            Err(reason) => reject(Topic::Config, record, reason, events),
+        }
+    }
+
+    /// The last record of `key`, a deletion included.
+    #[must_use]
+    pub fn find(&self, key: &DefinitionKey) -> Option<&Held> {
+        self.by_key.get(key)
+    }
+
+    /// Every definition that exists.
+    pub fn iter(&self) -> impl Iterator<Item = (&DefinitionKey, &Definition)> {
+        let held = self.by_key.iter();
+        held.filter_map(|(key, held)| held.definition.as_ref().map(|d| (key, d)))
+    }
+
+    fn apply_new(
+        &mut self,
+        record: &Record,
+        events: &mut Vec<FoldEvent>,
+    ) -> Result<Outcome, RejectReason> {
+        let headers = record.headers.as_ref().map_err(Clone::clone)?;
+        let key = record.key.as_deref().ok_or(RejectReason::NoKey)?;
+        if key.first() == Some(&0) || headers.kind != RecordKind::Announce {
+            return Ok(self.clock.apply_reserved(record, key, headers.kind, events));
+        }
+        let Some(key) = DefinitionKey::from_record_key(key).map_err(RejectReason::Key)? else {
+            return Ok(Outcome::Ignored);
+        };
+        let definition = match record.value.as_deref() {
+            Some(value) => Some(decode(&key, value).map_err(RejectReason::Definition)?),
+            None => None,
+        };
+        Ok(self.hold(key, definition, record, events))
+    }
+
+    fn hold(
+        &mut self,
+        key: DefinitionKey,
+        definition: Option<Definition>,
+        record: &Record,
+        events: &mut Vec<FoldEvent>,
+    ) -> Outcome {
+        let held = Held {
+            definition: definition.clone(),
+            partition: record.partition,
+            offset: record.offset,
+            append_time: record.append_time,
+        };
+        if definition.is_none() {
+            self.remember_deleted(key.clone(), record.offset);
+        }
+        let before = self.by_key.insert(key.clone(), held);
+        if before.and_then(|held| held.definition) == definition {
+            return Outcome::Unchanged;
+        }
+        events.push(FoldEvent::Definition {
+            input: to_store_input(&key, definition),
+            key,
+            partition: record.partition,
+            offset: record.offset,
+        });
+        Outcome::Changed
+    }
+
+    /// Keeps the number of deleted keys bounded: the one deleted longest ago is forgotten first.
+    fn remember_deleted(&mut self, key: DefinitionKey, offset: Offset) {
+        self.deleted.push_back((key, offset));
+        if self.deleted.len() > DELETED_DEFINITIONS_MAX
+            && let Some((oldest, deleted_at)) = self.deleted.pop_front()
+            && self
+                .by_key
+                .get(&oldest)
+                .is_some_and(|held| held.offset == deleted_at)
+        {
+            self.by_key.remove(&oldest);
+        }
+    }
+}
+
+fn to_store_input(key: &DefinitionKey, definition: Option<Definition>) -> StoreInput {
+    match (key, definition) {
+        (_, Some(Definition::Cluster(value))) => StoreInput::Cluster {
+            name: value.name.clone(),
+            value: Some(value),
+        },
+        (_, Some(Definition::Service(value))) => StoreInput::Service {
+            name: value.name.clone(),
+            value: Some(value),
+        },
+        (DefinitionKey::Cluster(name), None) => StoreInput::Cluster {
+            name: name.clone(),
+            value: None,
+        },
+        (DefinitionKey::Service(name), None) => StoreInput::Service {
+            name: name.clone(),
+            value: None,
+        },
+    }
+}
+
+/// The control topic. This release reads its ticks and identity; the rest is left to later ones.
+#[derive(Clone, Debug)]
+pub struct ControlFold {
+    clock: TopicClock,
+}
+
+impl Default for ControlFold {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ControlFold {
+    /// Nothing read yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            clock: TopicClock::new(Topic::Control),
+        }
+    }
+
+    /// Positions, ticks and identity.
+    #[must_use]
+    pub fn clock(&self) -> &TopicClock {
+        &self.clock
+    }
+
+    /// The topic has `count` partitions now.
+    pub fn set_partitions(&mut self, count: u32) {
+        self.clock.set_partitions(count);
+    }
+
+    /// The reader stands at `position`; what lay before and was not delivered was compacted.
+    pub fn advance_to(&mut self, partition: PartitionId, position: Offset) {
+        self.clock.advance_to(partition, position);
+    }
+
+    /// Reads one record.
+    pub fn apply(&mut self, record: &Record, events: &mut Vec<FoldEvent>) -> Outcome {
+        if !self.clock.enter(record) {
+            return Outcome::AlreadyRead;
+        }
+        let reason = match (&record.headers, &record.key) {
+            (Err(e), _) => RejectReason::Header(e.clone()),
+            (Ok(_), None) => RejectReason::NoKey,
+            (Ok(headers), Some(key)) => {
+                return self.clock.apply_reserved(record, key, headers.kind, events);
+            }
+        };
+        reject(Topic::Control, record, reason, events)
+    }
+}

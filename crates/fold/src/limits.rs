@@ -1,0 +1,72 @@
+//! Bounds of the fold and of the keeper, each with its reason.
+
+use std::time::Duration;
+
+use waypost_core::limits::TTL_MAX;
+
+/// How often the keeper ticks every partition of the announcements topic. Log time has this grain.
+pub const TICK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often the keeper ticks the config and control topics, where nothing expires: often enough to
+/// show that they are written to, seldom enough to cost nothing.
+pub const SLOW_TICK_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The most that one tick adds to log time: one missed tick is bridged, a longer silence is not, so
+/// a log that stood still or a broker clock that jumped never ages an instance.
+pub const TICK_STEP_MAX: Duration = Duration::from_secs(2);
+
+/// A tick that is not settled by then is taken as lost. The log gives one up after two seconds; the
+/// rest is the way there and back.
+pub const TICK_IN_FLIGHT_MAX: Duration = Duration::from_secs(5);
+
+/// After this long without a tick in partition 0 another Observer takes over (plus jitter).
+pub const TAKEOVER_AFTER: Duration = Duration::from_secs(3);
+
+/// Upper bound of the jitter of a takeover, derived from the Observer's id: wide enough that of five
+/// Observers mostly one starts, small against the shortest time-to-live.
+pub const TAKEOVER_JITTER_MAX: Duration = Duration::from_secs(2);
+
+/// The keeper expires only while the log told it the partition's end within this time.
+pub const METADATA_AGE_MAX: Duration = Duration::from_secs(10);
+
+/// Expires and burials that one Observer writes per partition each time it is asked. A mass death
+/// then takes a few seconds to write, and never floods the queue in front of the log.
+pub const WRITES_PER_PARTITION_MAX: usize = 1000;
+
+/// Ticks whose log time is remembered per partition: more than an hour at one a second, three times
+/// what the longest memory of the rules (four of the longest time-to-live) needs.
+pub const TICK_HISTORY: usize = 4096;
+
+/// A tick that claims more log time than this is rejected: a hundred years. One absurd record must
+/// not push log time to where it cannot advance any more.
+pub const LOG_TIME_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// Withdrawn keys that one partition remembers. They are forgotten after four of the longest
+/// time-to-live; this bounds the memory if a fleet leaves at once (about 10 MiB).
+pub const GONE_KEYS_MAX: usize = 65_536;
+
+/// Withdrawn keys are remembered for this many of the longest time-to-live, of log time.
+pub const GONE_KEPT_TTLS: u32 = 4;
+
+/// A late announcement of what was withdrawn is refused for this many of its own time-to-live.
+pub const WITHDRAWAL_BARS_TTLS: u32 = 2;
+
+/// An Observer that is not the keeper writes an expire itself once an instance is overdue by this
+/// many of its time-to-live (plus jitter).
+pub const SAFETY_NET_TTLS: u32 = 2;
+
+/// Seconds of log time that the expiry wheel spans. Longer times-to-live go round more than once.
+pub const WHEEL_SECONDS: usize = 512;
+
+/// A position that stands still below the end for this long while loading is moved by one tick.
+pub const STUCK_AFTER: Duration = Duration::from_secs(5);
+
+/// Log time that a log must have before what it lacks means anything: the longest heartbeat interval
+/// allowed, a third of the longest time-to-live, and ten seconds to arrive.
+pub const NEWBORN_GRACE: Duration = Duration::from_secs(TTL_MAX.as_secs() / 3 + 10);
+
+/// Deleted definitions whose last offset is remembered for compare-and-set; the oldest go first.
+pub const DELETED_DEFINITIONS_MAX: usize = 10_000;
+
+const _: () = assert!(WHEEL_SECONDS as u64 > TTL_MAX.as_secs());
+const _: () = assert!(TICK_HISTORY as u64 > 2 * (GONE_KEPT_TTLS as u64) * TTL_MAX.as_secs());
