@@ -1,1 +1,47 @@
-//! Skeleton.
+//! The xDS server engine: both variants of the aggregated discovery service, and the per-type
+//! services, over one state machine.
+//!
+//! * [`AdsServer`] answers the xDS methods from a [`ResourceLocator`](waypost_core::ResourceLocator)
+//!   and knows no store. [`AdsSettings`] are its settings, [`StreamRegistry`] shows its streams,
+//!   [`EventHandler`] is told what happens.
+//! * [`Listener`] serves it, beside any other gRPC service, on one HTTP/2 port.
+//!
+//! How a stream works, from the outside in: `listener` accepts, `connection` tells xDS streams from
+//! other calls, `server` admits, `body` reads requests and writes responses when the connection asks
+//! for a frame, `stream` is the state machine of one stream (no I/O), `subscription`, `delta` and
+//! `sotw` hold the rules of the two variants, `outbox` keeps what waits, `responder` cuts answers
+//! into messages, `ack` keeps nonces. A stream has no task and no queue of its own: what it sends is
+//! decided when it is written.
+//!
+//! The rules are those of the public documents; docs/xds-rules.md lists them with their sources and
+//! where each is checked.
+
+mod ack;
+mod body;
+mod buf;
+mod connection;
+mod events;
+mod framing;
+pub mod limits;
+mod listener;
+mod node;
+mod outbox;
+mod registry;
+mod request;
+mod server;
+mod settings;
+mod status;
+mod stream;
+
+pub use ack::AckView;
+pub use body::AdsBody;
+pub use buf::MessageBuf;
+pub use events::{
+    EndReason, Event, EventHandler, IgnoreEvents, RefusalReason, RequestKind, Transport,
+};
+pub use listener::{ListenError, ListenSettings, Listener, PeerAddress, Serving};
+pub use node::{ADDRESS_FAMILIES_KEY, NodeInfo};
+pub use registry::{StreamId, StreamRegistry, StreamView, TypeView};
+pub use server::AdsServer;
+pub use settings::{AdsSettings, EndpointsOnReconnect, TypeSet};
+pub use status::{Code, Status};

@@ -1,0 +1,89 @@
+//! Every bound of the engine: its name, its unit and why it has this value. What an operator may
+//! want to change has a field in [`AdsSettings`](crate::AdsSettings) and its default here.
+
+use std::time::Duration;
+
+/// Largest response message, bytes, the five bytes of the gRPC frame included. gRPC clients refuse
+/// more than 4 MiB; the rest is room for clients that count differently.
+pub const RESPONSE_BYTES_MAX_DEFAULT: usize = 4 * 1024 * 1024 - 64 * 1024;
+
+/// Smallest value that `response_bytes_max` may be set to: the private part of a response, one
+/// short name and one small resource fit.
+pub const RESPONSE_BYTES_MAX_FLOOR: usize = 1024;
+
+/// Largest request message, bytes. A client that comes back names all it holds with their versions
+/// (150,000 names are about 16 MiB); twice that.
+pub const REQUEST_BYTES_MAX_DEFAULT: usize = 32 * 1024 * 1024;
+
+/// Streams that one server accepts. At about 10 KiB each they fit half a GiB.
+pub const STREAMS_MAX_DEFAULT: usize = 50_000;
+
+/// Names that one stream may be subscribed to, all types together. D2 clients hold hundreds.
+pub const NAMES_PER_STREAM_MAX_DEFAULT: usize = 1_000_000;
+
+/// How long a stream may wait with its first request.
+pub const FIRST_REQUEST_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+
+/// How long changes may wait for a client that does not read before its stream is cut off. Longer
+/// than a long pause of a garbage collector, shorter than anyone wants stale routing.
+pub const STALL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(120);
+
+/// Names that wait in one outbox before the stream is cut off: only a client that does not read
+/// while names come and go without end gets there.
+pub const OUTBOX_NAMES_MAX: usize = 4_000_000;
+
+/// How long the removal of a cluster waits for the client to confirm the listeners and routes that
+/// no longer name it (make before break).
+pub const REMOVAL_HOLD_DEFAULT: Duration = Duration::from_secs(3);
+
+/// How long the names of a stale `SotW` request wait for a moment that is not stale
+/// (envoyproxy/envoy#10363).
+pub const STALE_NAMES_DELAY: Duration = Duration::from_millis(500);
+
+/// Requests of one stream that are read before other streams of the thread get their turn.
+pub const REQUESTS_PER_POLL_MAX: usize = 64;
+
+/// Types that are not served and wait for an answer, per stream; more go unanswered.
+pub const UNKNOWN_TYPES_MAX: usize = 16;
+
+/// Longest text of a client's error that is kept, bytes.
+pub const ERROR_TEXT_BYTES_MAX: usize = 1024;
+
+/// Longest node field that is kept for people to look at, bytes.
+pub const NODE_TEXT_BYTES_MAX: usize = 512;
+
+/// HTTP/2 streams that one connection may have open. Some clients (Envoy, test drivers) put many
+/// streams on one connection; what is over the limit waits at the client, in silence.
+pub const STREAMS_PER_CONNECTION_MAX_DEFAULT: u32 = 10_000;
+
+/// Connections of one listener. An idle one costs about 20 KiB.
+pub const CONNECTIONS_MAX_DEFAULT: usize = 65_536;
+
+/// How often an HTTP/2 ping asks whether a peer still lives.
+pub const KEEPALIVE_INTERVAL_DEFAULT: Duration = Duration::from_secs(30);
+
+/// How long the answer to such a ping may take.
+pub const KEEPALIVE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(20);
+
+/// How long a connection may stay open without sending its first byte.
+pub const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Pause of the accept loop after an error such as "too many open files".
+pub const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
+
+/// Bytes of one stream that may wait inside the HTTP/2 layer. What waits there is decided already,
+/// so it is kept small: about one frame of updates.
+pub const SEND_BUFFER_BYTES_MAX: usize = 64 * 1024;
+
+/// HTTP/2 header block of a request, bytes.
+pub const HEADER_LIST_BYTES_MAX: u32 = 16 * 1024;
+
+/// Time that connections get to close by themselves once a drain has ended their streams.
+pub const CLOSE_GRACE: Duration = Duration::from_secs(2);
+
+/// Shortest pause between two looks for streams that stall.
+pub const SWEEP_PERIOD_MIN: Duration = Duration::from_millis(50);
+
+const _: () = assert!(RESPONSE_BYTES_MAX_DEFAULT < 4 * 1024 * 1024);
+const _: () = assert!(RESPONSE_BYTES_MAX_FLOOR < RESPONSE_BYTES_MAX_DEFAULT);
+const _: () = assert!(STALE_NAMES_DELAY.as_millis() <= 1000);

@@ -1,0 +1,154 @@
+//! Who asks: what is read of the node of a stream's first request, and the variant that follows
+//! from it.
+//!
+//! Source: data-plane-api `envoy/config/core/v3/base.proto`; xDS protocol, "Basic protocol overview"
+//! (only the first request of a stream is sure to carry the node).
+
+use prost::Message as _;
+use prost_types::{Struct, Value, value::Kind};
+use waypost_core::{AddressFamily, ClientKind, Variant};
+
+use crate::limits::NODE_TEXT_BYTES_MAX;
+
+/// Metadata key by which a client says which addresses it can use: `ipv4`, `ipv6` or `both`, as a
+/// string or a list of strings. Without it a client gets both.
+pub const ADDRESS_FAMILIES_KEY: &str = "waypost.address_families";
+
+/// What is kept of a node, for people to look at. Ids are not unique: state is never keyed by them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeInfo {
+    /// `node.id`.
+    pub id: String,
+    /// `node.cluster`.
+    pub cluster: String,
+    /// `node.user_agent_name`.
+    pub user_agent: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Node {
+    #[prost(string, tag = "1")]
+    id: String,
+    #[prost(string, tag = "2")]
+    cluster: String,
+    #[prost(message, optional, tag = "3")]
+    metadata: Option<Struct>,
+    #[prost(string, tag = "6")]
+    user_agent_name: String,
+}
+
+/// Reads a node. A node that cannot be decoded is an error of the request.
+pub(crate) fn read_node(bytes: &[u8]) -> Result<(NodeInfo, Variant), prost::DecodeError> {
+    let node = Node::decode(bytes)?;
+    let variant = Variant {
+        addresses: address_family(node.metadata.as_ref()),
+        client: client_kind(&node.user_agent_name),
+    };
+    let info = NodeInfo {
+        id: cut(node.id, NODE_TEXT_BYTES_MAX),
+        cluster: cut(node.cluster, NODE_TEXT_BYTES_MAX),
+        user_agent: cut(node.user_agent_name, NODE_TEXT_BYTES_MAX),
+    };
+    Ok((info, variant))
+}
+
+/// `text` without what is over the bound, at a character's boundary.
+pub(crate) fn cut(mut text: String, bytes_max: usize) -> String {
+    text.truncate(text.floor_char_boundary(bytes_max));
+    text.shrink_to_fit();
+    text
+}
+
+fn client_kind(user_agent: &str) -> ClientKind {
+    match user_agent {
+        "envoy" => ClientKind::Envoy,
+        "rest.li" => ClientKind::D2,
+        _ => ClientKind::Grpc,
+    }
+}
+
+fn address_family(metadata: Option<&Struct>) -> AddressFamily {
+    let value = metadata.and_then(|m| m.fields.get(ADDRESS_FAMILIES_KEY));
+    let (mut v4, mut v6) = (false, false);
+    for word in value.map(words).unwrap_or_default() {
+        v4 |= matches!(word, "ipv4" | "both");
+        v6 |= matches!(word, "ipv6" | "both");
+    }
+    match (v4, v6) {
+        (true, false) => AddressFamily::V4,
+        (false, true) => AddressFamily::V6,
+        _ => AddressFamily::Both,
+    }
+}
+
+fn words(value: &Value) -> Vec<&str> {
+    match &value.kind {
+        Some(Kind::StringValue(text)) => vec![text],
+        Some(Kind::ListValue(list)) => list.values.iter().flat_map(words).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mk_node(user_agent: &str, families: Option<Kind>) -> Vec<u8> {
+        let metadata = families.map(|kind| Struct {
+            fields: [(ADDRESS_FAMILIES_KEY.to_owned(), Value { kind: Some(kind) })].into(),
+        });
+        Node {
+            id: "n".into(),
+            cluster: "c".into(),
+            metadata,
+            user_agent_name: user_agent.into(),
+        }
+        .encode_to_vec()
+    }
+
+    #[test]
+    fn the_variant_follows_from_the_first_node() {
+        let text = |s: &str| Kind::StringValue(s.into());
+        let list = |words: &[&str]| {
+            Kind::ListValue(prost_types::ListValue {
+                values: words
+                    .iter()
+                    .map(|w| Value {
+                        kind: Some(text(w)),
+                    })
+                    .collect(),
+            })
+        };
+        let cases = [
+            ("envoy", None, ClientKind::Envoy, AddressFamily::Both),
+            ("rest.li", None, ClientKind::D2, AddressFamily::Both),
+            ("gRPC Go", None, ClientKind::Grpc, AddressFamily::Both),
+            ("", Some(text("ipv4")), ClientKind::Grpc, AddressFamily::V4),
+            ("", Some(text("ipv6")), ClientKind::Grpc, AddressFamily::V6),
+            ("", Some(text("x")), ClientKind::Grpc, AddressFamily::Both),
+            (
+                "",
+                Some(list(&["ipv6", "ipv4"])),
+                ClientKind::Grpc,
+                AddressFamily::Both,
+            ),
+            (
+                "",
+                Some(list(&["ipv6"])),
+                ClientKind::Grpc,
+                AddressFamily::V6,
+            ),
+        ];
+        for (agent, families, client, addresses) in cases {
+            let (info, variant) = read_node(&mk_node(agent, families)).unwrap();
+            assert_eq!(variant, Variant { addresses, client }, "{agent}");
+            assert_eq!(info.user_agent, agent);
+        }
+    }
+
+    #[test]
+    fn long_texts_are_cut_at_a_character() {
+        assert_eq!(cut("aé".into(), 2), "a");
+        assert_eq!(cut("aé".into(), 3), "aé");
+    }
+}

@@ -1,0 +1,205 @@
+//! What waits to be sent on one stream: names and why, never messages. The latest state wins since
+//! what a name means is looked up only at the write; memory is bounded by what is subscribed.
+
+use futures::task::AtomicWaker;
+use hashbrown::{HashMap, HashSet};
+use parking_lot::Mutex;
+use std::task::Waker;
+use tokio::time::Instant;
+use waypost_core::{ResourceName, ResourceType, ResourceVersion, Subscriber};
+
+use crate::limits::OUTBOX_NAMES_MAX;
+
+/// Why a name waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// The resource appeared, changed or vanished: nothing is sent if the client was told the
+    /// outcome already.
+    Changed,
+    /// The client says that it holds this version: nothing is sent if it is the current one.
+    Held(ResourceVersion),
+    /// The client asked: sent even if unchanged.
+    Asked,
+}
+
+/// The names of one type that wait.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    by_name: HashMap<ResourceName, Why>,
+}
+
+impl Pending {
+    /// Adds a reason. `Asked` outranks `Held`, which outranks `Changed`.
+    pub(crate) fn add(&mut self, name: ResourceName, why: Why) {
+        let kept = self.by_name.entry(name).or_insert(why);
+        if rank(why) > rank(*kept) {
+            *kept = why;
+        }
+    }
+
+    /// Adds a reason unless the name waits already.
+    pub(crate) fn add_if_absent(&mut self, name: ResourceName, why: Why) {
+        self.by_name.entry(name).or_insert(why);
+    }
+
+    pub(crate) fn remove(&mut self, name: &str) -> Option<Why> {
+        self.by_name.remove(name)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    pub(crate) fn has_asked(&self) -> bool {
+        self.by_name.values().any(|why| *why == Why::Asked)
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &ResourceName> {
+        self.by_name.keys()
+    }
+
+    /// Takes everything, in name order, and gives the memory back.
+    pub(crate) fn take_sorted(&mut self) -> Vec<(ResourceName, Why)> {
+        let mut names: Vec<_> = std::mem::take(&mut self.by_name).into_iter().collect();
+        names.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        names
+    }
+}
+
+fn rank(why: Why) -> u8 {
+    match why {
+        Why::Changed => 0,
+        Why::Held(_) => 1,
+        Why::Asked => 2,
+    }
+}
+
+/// The side of the outbox that the ingest path marks. One per stream.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    changes: Mutex<Changes>,
+    waker: AtomicWaker,
+}
+
+#[derive(Default)]
+struct Changes {
+    names: HashSet<(ResourceType, ResourceName)>,
+    /// When the first of them was marked: who marks it wakes the stream, nobody else does.
+    since: Option<Instant>,
+    overflowed: bool,
+}
+
+/// How an outbox does, for whoever cuts off clients that do not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Backlog {
+    /// Nothing waits.
+    None,
+    /// Something waits since then.
+    Since(Instant),
+    /// More waits than is kept.
+    Overflow,
+}
+
+impl Outbox {
+    /// From now on marks wake `waker`.
+    pub(crate) fn register(&self, waker: &Waker) {
+        self.waker.register(waker);
+    }
+
+    /// Wakes the stream for a reason other than a change.
+    pub(crate) fn wake(&self) {
+        self.waker.wake();
+    }
+
+    /// Takes all marks.
+    pub(crate) fn take(&self) -> HashSet<(ResourceType, ResourceName)> {
+        let mut changes = self.changes.lock();
+        changes.since = None;
+        std::mem::take(&mut changes.names)
+    }
+
+    pub(crate) fn backlog(&self) -> Backlog {
+        let changes = self.changes.lock();
+        match changes.since {
+            _ if changes.overflowed => Backlog::Overflow,
+            Some(since) => Backlog::Since(since),
+            None => Backlog::None,
+        }
+    }
+}
+
+impl Subscriber for Outbox {
+    fn mark_changed(&self, resource_type: ResourceType, name: &ResourceName) {
+        let first = {
+            let mut changes = self.changes.lock();
+            if changes.names.len() >= OUTBOX_NAMES_MAX {
+                changes.overflowed = true;
+                return;
+            }
+            changes.names.insert((resource_type, name.clone()));
+            let first = changes.since.is_none();
+            if first {
+                changes.since = Some(Instant::now());
+            }
+            first
+        };
+        if first {
+            self.waker.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct CountWakes(AtomicUsize);
+
+    impl Wake for CountWakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn many_marks_are_one_wake_and_one_entry_per_name() {
+        let outbox = Outbox::default();
+        let wakes = Arc::new(CountWakes::default());
+        outbox.register(&Waker::from(Arc::clone(&wakes)));
+        for _ in 0..100 {
+            outbox.mark_changed(ResourceType::Cluster, &"a".into());
+            outbox.mark_changed(ResourceType::Cluster, &"b".into());
+        }
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+        assert!(matches!(outbox.backlog(), Backlog::Since(_)));
+        assert_eq!(outbox.take().len(), 2);
+        assert_eq!(outbox.backlog(), Backlog::None);
+
+        outbox.register(&Waker::from(Arc::clone(&wakes)));
+        outbox.mark_changed(ResourceType::Cluster, &"a".into());
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn the_strongest_reason_stays() {
+        let held = Why::Held(ResourceVersion(1));
+        for (first, second, kept) in [
+            (Why::Changed, Why::Asked, Why::Asked),
+            (Why::Asked, Why::Changed, Why::Asked),
+            (Why::Asked, held, Why::Asked),
+            (Why::Changed, held, held),
+            (held, Why::Changed, held),
+        ] {
+            let mut pending = Pending::default();
+            pending.add("a".into(), first);
+            pending.add("a".into(), second);
+            assert_eq!(pending.take_sorted(), [("a".into(), kept)]);
+            assert!(pending.is_empty());
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The streams that are open: a read-only view for people, and the handles by which they are ended
+//! from outside.
+
+use std::net::SocketAddr;
+use std::sync::OnceLock;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+use waypost_core::Variant;
+
+use crate::ack::AckView;
+use crate::events::{EndReason, Transport};
+use crate::node::NodeInfo;
+use crate::outbox::{Backlog, Outbox};
+use crate::stream::Stream;
+
+/// A stream's number, unique within the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StreamId(pub u64);
+
+/// What is known of one stream at one moment.
+#[derive(Clone, Debug)]
+pub struct StreamView {
+    /// Its number.
+    pub id: StreamId,
+    /// The address of the other side.
+    pub peer: SocketAddr,
+    /// Which way it talks.
+    pub transport: Transport,
+    /// Who asks; `None` before the first request with a node.
+    pub node: Option<NodeInfo>,
+    /// What its answers depend on besides names.
+    pub variant: Variant,
+    /// How long it has been open.
+    pub age: Duration,
+    /// How long changes have been waiting for the client to read; `None` if none wait.
+    pub backlog_age: Option<Duration>,
+    /// Each type that it ever asked for.
+    pub types: Vec<TypeView>,
+}
+
+/// What one stream has to do with one type.
+#[derive(Clone, Debug)]
+pub struct TypeView {
+    /// Responses and their acknowledgement.
+    pub acks: AckView,
+    /// Subscriptions: explicit names, globs, and one for `*`.
+    pub subscriptions: usize,
+    /// Their names, in order, at most as many as were asked for.
+    pub names: Vec<String>,
+}
+
+/// One open stream as others see it.
+pub(crate) struct StreamHandle {
+    pub(crate) id: StreamId,
+    pub(crate) peer: SocketAddr,
+    pub(crate) transport: Transport,
+    pub(crate) opened_at: Instant,
+    pub(crate) outbox: Arc<Outbox>,
+    pub(crate) stream: Mutex<Stream>,
+    /// Set by whoever ends the stream from outside.
+    pub(crate) end: OnceLock<EndReason>,
+    /// The task that drives the stream, for one that does not come back to look at `end`.
+    pub(crate) task: OnceLock<AbortHandle>,
+}
+
+impl StreamHandle {
+    /// Lets the stream end by itself, with a status.
+    pub(crate) fn end(&self, reason: EndReason) {
+        let _ = self.end.set(reason);
+        self.outbox.wake();
+    }
+
+    /// Ends the stream whatever its client does. The HTTP/2 layer resets it.
+    pub(crate) fn cut_off(&self, reason: EndReason) {
+        let _ = self.end.set(reason);
+        match self.task.get() {
+            Some(task) => task.abort(),
+            None => self.outbox.wake(),
+        }
+    }
+
+    fn view(&self, names_max: usize) -> StreamView {
+        let backlog_age = match self.outbox.backlog() {
+            Backlog::Since(since) => Some(since.elapsed()),
+            Backlog::None | Backlog::Overflow => None,
+        };
+        let stream = self.stream.lock();
+        StreamView {
+            id: self.id,
+            peer: self.peer,
+            transport: self.transport,
+            node: stream.node().cloned(),
+            variant: stream.variant(),
+            age: self.opened_at.elapsed(),
+            backlog_age,
+            types: stream.view(names_max),
+        }
+    }
+}
+
+/// All open streams of a server. Clones share it.
+#[derive(Clone, Default)]
+pub struct StreamRegistry {
+    by_id: Arc<Mutex<HashMap<StreamId, Weak<StreamHandle>>>>,
+}
+
+impl StreamRegistry {
+    /// Open streams.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by_id.lock().len()
+    }
+
+    /// Whether no stream is open.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Every open stream, the oldest first, each with at most `names_max` names per type. Each is
+    /// looked at by itself: this is no snapshot of one moment.
+    #[must_use]
+    pub fn view(&self, names_max: usize) -> Vec<StreamView> {
+        let handles = self.handles();
+        handles.iter().map(|h| h.view(names_max)).collect()
+    }
+
+    /// One open stream.
+    #[must_use]
+    pub fn find(&self, id: StreamId, names_max: usize) -> Option<StreamView> {
+        let handle = self.by_id.lock().get(&id)?.upgrade()?;
+        Some(handle.view(names_max))
+    }
+
+    pub(crate) fn insert(&self, handle: &Arc<StreamHandle>) {
+        self.by_id.lock().insert(handle.id, Arc::downgrade(handle));
+    }
+
+    pub(crate) fn remove(&self, id: StreamId) {
+        self.by_id.lock().remove(&id);
+    }
+
+    pub(crate) fn handles(&self) -> Vec<Arc<StreamHandle>> {
+        let by_id = self.by_id.lock();
+        let mut handles: Vec<_> = by_id.values().filter_map(Weak::upgrade).collect();
+        handles.sort_unstable_by_key(|handle| handle.id);
+        handles
+    }
+
+    /// Cuts off the streams whose clients have not read for `stall_timeout`.
+    pub(crate) fn cut_off_stalled(&self, stall_timeout: Duration) {
+        for handle in self.handles() {
+            let stalled = match handle.outbox.backlog() {
+                Backlog::None => false,
+                Backlog::Since(since) => since.elapsed() >= stall_timeout,
+                Backlog::Overflow => true,
+            };
+            if stalled {
+                handle.cut_off(EndReason::Stalled);
+            }
+        }
+    }
+}
