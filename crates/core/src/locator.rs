@@ -116,7 +116,7 @@ pub fn glob_covers(prefix: &str, name: &str) -> bool {
 /// name and interest, so it must only mark and wake: no I/O, no waiting, no call back.
 pub trait Subscriber: Send + Sync {
     /// The resource `name` appeared, changed or vanished. `name` is the resource's (a member's for
-    /// globs and wildcards).
+    /// globs and wildcards); for an explicit interest it is the interest's own spelling.
     fn mark_changed(&self, resource_type: ResourceType, name: &ResourceName);
 }
 
