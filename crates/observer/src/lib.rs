@@ -5,6 +5,8 @@
 
 pub mod app;
 pub mod limits;
+pub mod locator;
+pub mod render;
 pub mod settings;
 
 pub use app::{Observer, RunningObserver, StartError};

@@ -30,7 +30,9 @@ impl ChangeSet {
 /// What changed of one cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterChange {
-    /// Its definition changed, or it came or went.
+    /// It came or went, became implicit or ceased to be, or its D2 partitions are others.
+    pub existence: bool,
+    /// Its definition changed.
     pub definition: bool,
     /// Its instances as every kind of client together sees them changed.
     pub instances: bool,
@@ -45,7 +47,8 @@ impl ClusterChange {
     /// Whether nothing changed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        !self.definition
+        !self.existence
+            && !self.definition
             && !self.instances
             && self.visible.is_empty()
             && self.d2_partitions.is_empty()

@@ -35,6 +35,17 @@ pub struct ServedInstance {
     pub source: SourceSlot,
 }
 
+/// A cluster without its instances.
+#[derive(Clone, Debug)]
+pub struct ClusterOutline {
+    /// Its name.
+    pub name: ClusterName,
+    /// Its definition, and whose it is. `None`: implicit.
+    pub definition: Option<(SourceSlot, Arc<ClusterDefinition>)>,
+    /// Which state this is.
+    pub stamp: Stamp,
+}
+
 /// A cluster at one moment. Instances are in the order of their URIs.
 #[derive(Clone, Debug)]
 pub struct ClusterSnapshot {
@@ -170,6 +181,23 @@ impl ClusterState {
     pub(crate) fn hidden(&self) -> impl Iterator<Item = &InstanceUri> {
         let fail_open = self.is_fail_open();
         self.unhealthy().filter(move |_| !fail_open)
+    }
+
+    /// URIs of instances that clients which see no unhealthy ones see.
+    pub(crate) fn visible(&self) -> impl Iterator<Item = &InstanceUri> {
+        let fail_open = self.is_fail_open();
+        self.instances
+            .iter()
+            .filter(move |(_, slots)| fail_open || is_healthy(slots))
+            .map(|(uri, _)| uri)
+    }
+
+    pub(crate) fn outline(&self, name: &ClusterName) -> ClusterOutline {
+        ClusterOutline {
+            name: name.clone(),
+            definition: self.definition.served().map(|(s, d)| (s, Arc::clone(d))),
+            stamp: self.stamp,
+        }
     }
 
     pub(crate) fn snapshot(&self, name: &ClusterName) -> ClusterSnapshot {
@@ -377,7 +405,7 @@ impl Outline {
             || self.d2_partitions != partitions
         {
             state.stamp.definition = cx.generation;
-            change.definition = true;
+            change.existence = true;
             change.d2_partitions.extend(&self.d2_partitions);
             change.d2_partitions.extend(&partitions);
         }

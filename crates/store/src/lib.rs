@@ -25,7 +25,7 @@ mod subscribers;
 mod writer;
 
 pub use change::{ChangeListener, ChangeSet, ClusterChange};
-pub use cluster::{ClusterSnapshot, ServedInstance, Stamp};
+pub use cluster::{ClusterOutline, ClusterSnapshot, ServedInstance, Stamp};
 pub use inspect::{ClusterFacts, Inspector, InstanceFacts};
 pub use slots::Slots;
 pub use store::{ServiceState, Store, StoreCounts};

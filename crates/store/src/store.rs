@@ -10,7 +10,9 @@ use parking_lot::{Mutex, RwLock};
 use waypost_core::{ClusterName, InstanceUri, ServiceDefinition, ServiceName, SourceSlot};
 
 use crate::change::ChangeListener;
-use crate::cluster::{Announced, ClusterSnapshot, ClusterState, ServedInstance, Stamp};
+use crate::cluster::{
+    Announced, ClusterOutline, ClusterSnapshot, ClusterState, ServedInstance, Stamp,
+};
 use crate::inspect::Inspector;
 use crate::memory::RemovedNames;
 use crate::shards::Shards;
@@ -132,6 +134,12 @@ impl Store {
         self.read_cluster(name, |name, state| state.snapshot(name))
     }
 
+    /// A cluster without its instances, or `None` if it is not known.
+    #[must_use]
+    pub fn find_outline(&self, name: &str) -> Option<ClusterOutline> {
+        self.read_cluster(name, |name, state| state.outline(name))
+    }
+
     /// Which state a cluster is in, or `None` if it is not known.
     #[must_use]
     pub fn find_stamp(&self, name: &str) -> Option<Stamp> {
@@ -170,6 +178,13 @@ impl Store {
             })
         })
         .flatten()
+    }
+
+    /// URIs of the instances that clients which see no unhealthy ones see, in order.
+    #[must_use]
+    pub fn visible_uris(&self, cluster: &str) -> Vec<InstanceUri> {
+        self.read_cluster(cluster, |_, state| state.visible().cloned().collect())
+            .unwrap_or_default()
     }
 
     /// How many instances clients that see no unhealthy ones see.
@@ -219,6 +234,15 @@ impl Store {
         })
         .filter(|_| self.is_config_loaded())
         .flatten()
+    }
+
+    /// The cluster that a service leads to.
+    #[must_use]
+    pub fn leads_to(&self, service: &str) -> Option<ClusterName> {
+        match self.find_service(service)? {
+            ServiceState::Defined { definition, .. } => Some(definition.cluster.clone()),
+            ServiceState::Implicit { cluster } => Some(cluster),
+        }
     }
 
     /// The sources that define a service, highest priority first.

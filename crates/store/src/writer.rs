@@ -101,7 +101,7 @@ impl Writer {
             };
             if cluster.definition.is_none() {
                 let change = changes.clusters.entry(name.clone()).or_default();
-                change.definition = true;
+                change.existence = true;
                 change.instances = true;
                 change.d2_partitions.extend(cluster.d2_partitions);
                 change
@@ -133,7 +133,7 @@ impl Writer {
         let mut removed = self.store.0.removed.lock();
         for name in removed.clusters.drop_until(until) {
             // The empty map that stood in for a cluster that left is gone now.
-            changes.clusters.entry(name).or_default().definition = true;
+            changes.clusters.entry(name).or_default().existence = true;
         }
         removed.services.drop_until(until);
         drop(removed);
@@ -296,6 +296,7 @@ fn touch_service_of(cluster: &ClusterName, changes: &mut ChangeSet) -> Option<Se
 }
 
 fn merge(into: &mut ClusterChange, change: ClusterChange) {
+    into.existence |= change.existence;
     into.definition |= change.definition;
     into.instances |= change.instances;
     into.visible.extend(change.visible);
