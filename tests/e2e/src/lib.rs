@@ -1,1 +1,102 @@
-//! Skeleton.
+//! End-to-end proofs: the real binary, real servers and unmodified clients show that a promise holds.
+//!
+//! Each proof is one module, named as the proof is; `cargo xtask prove` runs it. A proof states what it
+//! measured whether or not it holds, so that a failure comes with its figures.
+
+pub mod announce_any_language;
+pub mod clients;
+pub mod clock;
+pub mod crash_loop;
+pub mod embedded_main_job;
+pub mod figures;
+pub mod fleet;
+pub mod kafka_main_job;
+pub mod look;
+pub mod protocol_core;
+
+use std::pin::Pin;
+
+use figures::Figures;
+
+/// How much a proof does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// As promised.
+    Full,
+    /// The same steps over less: part of every test run.
+    Short,
+}
+
+impl Form {
+    /// `full` or `short`, by form.
+    #[must_use]
+    pub fn pick<T>(self, full: T, short: T) -> T {
+        match self {
+            Self::Full => full,
+            Self::Short => short,
+        }
+    }
+}
+
+/// A running proof.
+pub type Running<'a> = Pin<Box<dyn Future<Output = anyhow::Result<()>> + 'a>>;
+
+/// One proof.
+#[derive(Clone, Copy)]
+pub struct Proof {
+    /// What `cargo xtask prove` calls it.
+    pub name: &'static str,
+    /// What it shows, in one line.
+    pub shows: &'static str,
+    /// The real parts that it starts, beside `waypost` itself.
+    pub needs: &'static str,
+    /// How long it takes on two cores: full, short.
+    pub takes: (&'static str, &'static str),
+    /// Runs it.
+    pub run: for<'a> fn(Form, &'a mut Figures) -> Running<'a>,
+}
+
+/// Every proof, in the order of the test run.
+pub const PROOFS: &[Proof] = &[
+    Proof {
+        name: "protocol-core",
+        shows: "every P0 rule of the xDS conformance suite, in both variants, against `waypost dev`",
+        needs: "nothing",
+        takes: ("1 min", "1 min"),
+        run: |form, figures| Box::pin(protocol_core::prove(form, figures)),
+    },
+    Proof {
+        name: "crash-loop",
+        shows: "kill -9 of `waypost dev` while announcing: nothing acknowledged is lost or comes back",
+        needs: "nothing",
+        takes: ("5 min", "30 s"),
+        run: |form, figures| Box::pin(crash_loop::prove(form, figures)),
+    },
+    Proof {
+        name: "embedded-main-job",
+        shows: "grpcio against `waypost dev`: announce, add, weigh, drain, withdraw, crash, restart, kill",
+        needs: "Python with grpcio",
+        takes: ("2 min", "1 min"),
+        run: |form, figures| Box::pin(embedded_main_job::prove(form, figures)),
+    },
+    Proof {
+        name: "kafka-main-job",
+        shows: "Kafka, two Observers behind one name, grpcio: one is killed and no call fails",
+        needs: "Apache Kafka, Python with grpcio",
+        takes: ("3 min", "1 min"),
+        run: |form, figures| Box::pin(kafka_main_job::prove(form, figures)),
+    },
+    Proof {
+        name: "announce-any-language",
+        shows: "the worked example of docs/announcing.md, with a Kafka client that is not ours",
+        needs: "Apache Kafka, Python with kafka-python and grpcio",
+        takes: ("1 min", "1 min"),
+        run: |form, figures| Box::pin(announce_any_language::prove(form, figures)),
+    },
+];
+
+/// A proof by its name.
+#[must_use]
+pub fn find_proof(name: &str) -> Option<&'static Proof> {
+    PROOFS.iter().find(|proof| proof.name == name)
+}

@@ -1,0 +1,145 @@
+//! Unmodified gRPC clients that find [`CLUSTER`] through Observers.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use waypost_testkit::caller::{Call, Caller, Calls, Load};
+use waypost_testkit::wait::eventually;
+use waypost_testkit::waypost::write_bootstrap;
+
+use crate::fleet::CLUSTER;
+
+/// The bootstrap file that `waypost bootstrap grpc` prints for these Observers.
+///
+/// # Errors
+/// The command fails.
+pub async fn bootstrap(observers: &[SocketAddr], folder: &Path) -> anyhow::Result<PathBuf> {
+    let addresses: Vec<String> = observers.iter().map(SocketAddr::to_string).collect();
+    let file = folder.join(format!("bootstrap-{}.json", addresses.len()));
+    write_bootstrap("grpc", &["--to", &addresses.join(",")], &file).await
+}
+
+/// Clients under a steady load.
+#[derive(Debug)]
+pub struct Clients {
+    callers: Vec<Caller>,
+    load: Load,
+}
+
+impl Clients {
+    /// Starts `count` clients and waits for the first answer of each.
+    ///
+    /// # Errors
+    /// One is not answered.
+    pub async fn start(
+        count: usize,
+        load: Load,
+        bootstrap: &Path,
+        folder: &Path,
+    ) -> anyhow::Result<Self> {
+        let target = format!("xds:///{CLUSTER}");
+        let mut callers = Vec::new();
+        for number in 0..count {
+            let out = folder.join(format!("calls-{number}.jsonl"));
+            callers.push(Caller::start(&target, bootstrap, &out, load).await?);
+        }
+        Ok(Self { callers, load })
+    }
+
+    /// Calls in flight at most, over all clients.
+    #[must_use]
+    pub fn concurrency(&self) -> usize {
+        self.callers.len() * usize::try_from(self.load.concurrency).unwrap_or(usize::MAX)
+    }
+
+    /// All calls so far, over all clients.
+    ///
+    /// # Errors
+    /// A client wrote something else.
+    pub fn calls(&self) -> anyhow::Result<Calls> {
+        let each: Vec<Calls> = self
+            .callers
+            .iter()
+            .map(Caller::calls)
+            .collect::<Result<_, _>>()?;
+        Ok(Calls(each.into_iter().flat_map(|calls| calls.0).collect()))
+    }
+
+    /// Waits until every client was answered by `name` in a call that began after `since`; gives the
+    /// start of the last client's first such call.
+    ///
+    /// # Errors
+    /// One was not, in time.
+    pub async fn all_reach(
+        &self,
+        name: &str,
+        since: f64,
+        deadline: Duration,
+    ) -> anyhow::Result<f64> {
+        eventually(&format!("every client calls {name}"), deadline, || async {
+            let mut last = since;
+            for caller in &self.callers {
+                let calls = caller.calls()?;
+                let call = calls
+                    .find_first_answer(name, since)
+                    .context("one does not")?;
+                last = last.max(call.start);
+            }
+            Ok(last)
+        })
+        .await
+    }
+
+    /// Waits until every client has made some calls that began after `since`.
+    ///
+    /// # Errors
+    /// One has not, in time.
+    pub async fn all_call_on(
+        &self,
+        since: f64,
+        calls: usize,
+        deadline: Duration,
+    ) -> anyhow::Result<()> {
+        eventually(
+            &format!("every client makes {calls} more calls"),
+            deadline,
+            || async {
+                for caller in &self.callers {
+                    let made = caller.calls()?.since(since).0.len();
+                    ensure!(made >= calls, "one made {made}");
+                }
+                Ok(())
+            },
+        )
+        .await
+    }
+
+    /// The last start of a call that `name` answered after `since`; `since` when it answered none.
+    ///
+    /// # Errors
+    /// A client wrote something else.
+    pub fn last_answer(&self, name: &str, since: f64) -> anyhow::Result<f64> {
+        let calls = self.calls()?.since(since);
+        let answered = |call: &&Call| call.outcome.as_deref() == Ok(name);
+        Ok(calls
+            .0
+            .iter()
+            .filter(answered)
+            .map(|call| call.start)
+            .fold(since, f64::max))
+    }
+
+    /// Ends all clients and gives all calls.
+    ///
+    /// # Errors
+    /// One does not end well.
+    pub async fn finish(self) -> anyhow::Result<Calls> {
+        let mut calls = Vec::new();
+        for caller in self.callers {
+            calls.extend(caller.finish().await?.0);
+        }
+        Ok(Calls(calls))
+    }
+}

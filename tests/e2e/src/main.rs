@@ -1,0 +1,71 @@
+//! `waypost-prove NAME [--short] | --list | --names`: what `cargo xtask prove` builds and runs.
+
+use std::process::ExitCode;
+
+use waypost_e2e::figures::Figures;
+use waypost_e2e::{Form, PROOFS, Proof, find_proof};
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["--list"] => list(),
+        ["--names"] => PROOFS.iter().for_each(|proof| println!("{}", proof.name)),
+        [name] => return prove(name, Form::Full),
+        [name, "--short"] => return prove(name, Form::Short),
+        _ => {
+            eprintln!("usage: waypost-prove NAME [--short] | --list | --names");
+            return ExitCode::from(2);
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn list() {
+    for Proof {
+        name,
+        shows,
+        needs,
+        takes: (full, short),
+        ..
+    } in PROOFS
+    {
+        println!(
+            "{name}\n    shows  {shows}\n    needs  {needs}\n    takes  {full} (--short: {short})"
+        );
+    }
+}
+
+fn prove(name: &str, form: Form) -> ExitCode {
+    let Some(proof) = find_proof(name) else {
+        eprintln!("no proof is called {name:?}: see `cargo xtask prove --list`");
+        return ExitCode::from(2);
+    };
+    let mut figures = Figures::default();
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("cannot start: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let outcome = runtime.block_on((proof.run)(form, &mut figures));
+    // Figures last, whatever happened: a proof that does not hold says by how much.
+    if let Err(error) = &outcome {
+        eprintln!("\n{error:#}\n");
+    }
+    print!("{figures}");
+    match outcome {
+        Ok(()) => {
+            println!("{name}: holds");
+            ExitCode::SUCCESS
+        }
+        Err(_) => {
+            println!("{name}: DOES NOT HOLD (the reason is above the figures)");
+            ExitCode::FAILURE
+        }
+    }
+}
