@@ -144,6 +144,7 @@ fn changes_made_while_a_write_is_under_way_are_one_write() {
         assert_eq!(machine.poll(now), Next::Wait);
     }
     machine.acknowledged(mk_appended(None), now);
+    assert!(!machine.status().is_settled(), "an older write settled it");
     let record = expect_write(&mut machine, now);
     let value = waypost_proto::announcement::decode(&record.value.unwrap()).unwrap();
     assert_eq!(value.health, Health::Draining);
@@ -199,7 +200,13 @@ fn a_verdict_is_asked_for_until_an_observer_serves_the_change() {
         machine.status().progress,
         Progress::Refused { .. }
     ));
-    machine.judged(machine.seq() - 1, Verdict::Unknown("old".into()));
+    // A late word about the change before this one says nothing of this one.
+    machine.judged(machine.seq() - 1, Verdict::Served);
+    machine.judged(machine.seq(), Verdict::Unknown("broken stream".into()));
+    assert!(matches!(
+        machine.status().progress,
+        Progress::Refused { .. }
+    ));
     machine.judged(machine.seq(), Verdict::Served);
     assert!(matches!(machine.status().progress, Progress::Served(_)));
     let now = expect_at(&mut machine, now);
