@@ -1,0 +1,82 @@
+//! Bounds of the Kafka log, each with its reason.
+
+use std::time::Duration;
+
+use waypost_core::limits::{ANNOUNCEMENT_BYTES_MAX, DEFINITION_BYTES_MAX, TTL_MIN};
+
+use crate::limits::RECORD_OVERHEAD_BYTES_MAX;
+
+/// How old the metadata of a topic grows: partitions that are added are seen within this
+/// (docs/announcement-log.md, "Partitions change"; librdkafka's default is 5 minutes).
+pub(super) const METADATA_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How often a reader that cannot reach Kafka asks whether it can again.
+pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long a reader waits for an answer about metadata. Two that stay out in a row mean that Kafka
+/// is away, although connections may still be open (a suspended broker).
+pub(super) const METADATA_ANSWER_MAX: Duration = Duration::from_secs(1);
+
+/// How many metadata requests in a row may stay unanswered before the reader says so.
+pub(super) const UNANSWERED_MAX: u32 = 2;
+
+/// How long a reader waits to hear where one partition begins and ends. It delivers nothing
+/// meanwhile, so a partition without a leader must not hold up the others for long.
+pub(super) const BOUNDS_ANSWER_MAX: Duration = Duration::from_millis(500);
+
+/// How long a partition whose bounds could not be had is left alone: one in twenty of the reader's
+/// time at most goes into waiting for it.
+pub(super) const BOUNDS_RETRY_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Longest sleep of a reader's thread: how late it notices that its owner has dropped it.
+pub(super) const POLL_MAX: Duration = Duration::from_millis(200);
+
+/// Events between a reader's thread and its owner. Each holds at most a batch of records; an owner
+/// that is slower than Kafka stops the thread here, and librdkafka stops fetching soon after.
+pub(super) const EVENTS_MAX: usize = 16;
+
+/// Bytes of keys and values after which a batch is handed on although it could hold more records.
+pub(super) const BATCH_BYTES_MAX: usize = 1024 * 1024;
+
+/// Fetched but undelivered records of one reader, kibibytes. Three readers make one Observer.
+pub(super) const FETCHED_KIBIBYTES_MAX: usize = 16 * 1024;
+
+/// One answer of a broker to a fetch, bytes: far above the largest batch, far below librdkafka's
+/// default of 50 MiB.
+pub(super) const FETCH_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// How long a change or heartbeat is tried: the shortest time-to-live, so that what arrives still
+/// says something true. librdkafka's default of 5 minutes would announce the dead.
+pub(super) const RECORD_TIMEOUT: Duration = TTL_MIN;
+
+/// How long a tick is tried (docs/announcement-log.md, "Time, the keeper, expiry").
+pub(super) const TICK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long a producer gathers records into one request. An announcement must not wait for company.
+pub(super) const LINGER: Duration = Duration::from_millis(1);
+
+/// Records that wait for Kafka in one process, and their kibibytes. Beyond it `append` says that
+/// the log is not available instead of filling memory.
+pub(super) const QUEUED_RECORDS_MAX: usize = 100_000;
+/// See [`QUEUED_RECORDS_MAX`].
+pub(super) const QUEUED_KIBIBYTES_MAX: usize = 64 * 1024;
+
+/// How long a question to the cluster (partition counts, one record, topic settings) may take.
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// How long the creation of topics may take on a busy cluster.
+pub(super) const CREATE_MAX: Duration = Duration::from_secs(30);
+
+/// Largest `--kafka-config` file, bytes. Real ones hold a dozen lines.
+pub(super) const PROPERTIES_BYTES_MAX: u64 = 64 * 1024;
+
+/// What one batch of records must be allowed to hold, bytes: Kafka's own default. A producer of any
+/// language may gather a megabyte of small announcements into one batch.
+pub(super) const BATCH_WIRE_BYTES_MAX: usize = 1_048_588;
+
+/// The same for a topic of definitions: one of the largest kind, and room for framing.
+pub(super) const DEFINITION_WIRE_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+const _: () = assert!(ANNOUNCEMENT_BYTES_MAX + RECORD_OVERHEAD_BYTES_MAX < BATCH_WIRE_BYTES_MAX);
+const _: () = assert!(DEFINITION_BYTES_MAX + RECORD_OVERHEAD_BYTES_MAX < DEFINITION_WIRE_BYTES_MAX);
+const _: () = assert!(DEFINITION_WIRE_BYTES_MAX < FETCH_BYTES_MAX);
