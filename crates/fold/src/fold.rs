@@ -3,10 +3,19 @@
 use std::time::Duration;
 
 use waypost_core::limits::{TTL_DEFAULT, TTL_MAX, TTL_MIN};
-use waypost_core::{InstanceKey, Offset, PartitionId, Record, Topic};
+use waypost_core::partition::partition_for_key;
+use waypost_core::time::millis;
+use waypost_core::{InstanceKey, Offset, PartitionId, Record, RecordKind, Topic};
 
-use crate::event::{FoldEvent, Outcome};
-use crate::topic_clock::TopicClock;
+use crate::clock::{Mark, PartitionClock};
+use crate::copies;
+use crate::event::{FoldEvent, Outcome, RejectReason};
+use crate::key_state::KeyState;
+use crate::key_table::{ClusterNames, KeyParts};
+use crate::limits::GONE_KEPT_TTLS;
+use crate::partition_fold::{BurialDue, Overdue, PartitionFold};
+use crate::rules::{Reading, Step};
+use crate::topic_clock::{TopicClock, reject};
 use crate::view::{Counters, InstanceView, PartitionView};
 
 /// What the fold goes by besides the records. Equal in all Observers of a fabric.
@@ -30,37 +39,74 @@ impl Default for FoldSettings {
     }
 }
 
+impl FoldSettings {
+    /// The time-to-live in force for an announcement that states `stated`, milliseconds.
+    pub(crate) fn ttl_ms(&self, stated: Duration) -> u32 {
+        let ttl = if stated.is_zero() {
+            self.ttl_default
+        } else {
+            stated.max(self.ttl_min).min(self.ttl_max)
+        };
+        u32::try_from(ttl.as_millis()).unwrap_or(u32::MAX)
+    }
+}
+
 /// The state of every instance, as a function of the records read and of nothing else.
 #[derive(Clone, Debug)]
 pub struct Fold {
+    settings: FoldSettings,
+    /// How many partitions the log says there are; 0 until it has said so.
+    partition_count: u32,
     clock: TopicClock,
+    partitions: Vec<PartitionFold>,
+    names: ClusterNames,
     counters: Counters,
 }
 
 impl Fold {
     /// Nothing read yet.
     #[must_use]
-    pub fn new(_settings: FoldSettings) -> Self {
+    pub fn new(settings: FoldSettings) -> Self {
         Self {
+            settings,
+            partition_count: 0,
             clock: TopicClock::new(Topic::Announcements),
+            partitions: Vec::new(),
+            names: ClusterNames::default(),
             counters: Counters::default(),
         }
     }
 
     /// The topic has `count` partitions now: which partition is a key's own depends on it.
     pub fn set_partitions(&mut self, count: u32) {
-        self.clock.set_partitions(count);
+        self.make_partitions(count);
+        if count <= self.partition_count {
+            return;
+        }
+        self.partition_count = count;
+        for partition in &mut self.partitions {
+            let id = partition.id;
+            partition.find_strays(|key| partition_for_key(&key.to_record_key(), count) != id);
+        }
     }
 
     /// The reader stands at `position`; what lay before and was not delivered was compacted.
     pub fn advance_to(&mut self, partition: PartitionId, position: Offset) {
+        self.make_partitions(partition.0.saturating_add(1));
         self.clock.advance_to(partition, position);
     }
 
     /// Reads one record, appends what happened to `events` and says what became of the record.
     pub fn apply(&mut self, record: &Record, events: &mut Vec<FoldEvent>) -> Outcome {
-        let _ = (record, events);
-        Outcome::Ignored
+        self.make_partitions(record.partition.0.saturating_add(1));
+        let outcome = if self.clock.enter(record) {
+            self.apply_new(record, events)
+                .unwrap_or_else(|reason| reject(Topic::Announcements, record, reason, events))
+        } else {
+            Outcome::AlreadyRead
+        };
+        self.counters.count(&outcome);
+        outcome
     }
 
     /// Positions, ticks and identity.
@@ -71,40 +117,204 @@ impl Fold {
 
     /// A live instance.
     #[must_use]
-    pub fn find(&self, _key: &InstanceKey) -> Option<InstanceView> {
-        None
+    pub fn find(&self, key: &InstanceKey) -> Option<InstanceView> {
+        let (partition, state) = copies::find_standing(&self.partitions, key)?;
+        self.view(partition, state)
     }
 
     /// Every live instance, in no order.
     pub fn iter(&self) -> impl Iterator<Item = InstanceView> {
-        std::iter::empty()
+        self.partitions.iter().flat_map(move |partition| {
+            partition.keys.iter().filter_map(move |state| {
+                if copies::exist(&self.partitions, &state.key) {
+                    let standing = copies::find_standing(&self.partitions, &state.key)?;
+                    return (standing.0 == partition.id)
+                        .then(|| self.view(partition.id, state))
+                        .flatten();
+                }
+                self.view(partition.id, state)
+            })
+        })
     }
 
-    /// Live instances.
+    /// Live instances (a key announced in two partitions counts twice).
     #[must_use]
     pub fn live_count(&self) -> usize {
-        0
+        self.partitions.iter().map(PartitionFold::live).sum()
     }
 
     /// Keys that were announced in a partition that is not their own, with where.
     pub fn wrong_partitions(&self) -> impl Iterator<Item = (&InstanceKey, PartitionId)> {
-        std::iter::empty()
+        let partitions = self.partitions.iter();
+        partitions.flat_map(|partition| partition.strays().iter().map(|key| (key, partition.id)))
     }
 
     /// One partition.
     #[must_use]
-    pub fn find_partition(&self, _partition: PartitionId) -> Option<PartitionView> {
-        None
+    pub fn find_partition(&self, partition: PartitionId) -> Option<PartitionView> {
+        let (fold, clock) = self.pair(partition)?;
+        Some(PartitionView {
+            partition,
+            position: clock.position(),
+            log_time: clock.log_time(),
+            last_tick: clock.last_tick(),
+            live: fold.live(),
+            gone: fold.gone(),
+            overdue: fold.overdue_count(),
+            digest: fold.digest(),
+        })
     }
 
     /// All partitions in order.
     pub fn partitions(&self) -> impl Iterator<Item = PartitionView> {
-        std::iter::empty()
+        let ids = self.partitions.iter().map(|partition| partition.id);
+        ids.filter_map(|id| self.find_partition(id))
     }
 
     /// How many records had which outcome.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.counters
+        let strays = self.partitions.iter().map(|p| p.stray_records).sum();
+        Counters {
+            wrong_partition: strays,
+            ..self.counters
+        }
     }
+
+    /// Live keys of a partition that no announcement had touched for their time-to-live at the
+    /// moment `at`.
+    pub fn overdue(&self, partition: PartitionId, at: Mark) -> impl Iterator<Item = Overdue> {
+        let pair = self.pair(partition).into_iter();
+        pair.flat_map(move |(fold, clock)| fold.overdue(clock, at))
+    }
+
+    /// Withdrawals of a partition that must be written again, since compaction would otherwise
+    /// leave an announcement that they refused.
+    pub fn burials_due(&self, partition: PartitionId) -> impl Iterator<Item = BurialDue> {
+        let pair = self.pair(partition).into_iter();
+        pair.flat_map(|(fold, _)| fold.burials_due())
+    }
+
+    fn make_partitions(&mut self, count: u32) {
+        self.clock.set_partitions(count);
+        let known = u32::try_from(self.partitions.len()).unwrap_or(u32::MAX);
+        let new = (known..count).map(|id| PartitionFold::new(PartitionId(id)));
+        self.partitions.extend(new);
+    }
+
+    fn pair(&self, partition: PartitionId) -> Option<(&PartitionFold, &PartitionClock)> {
+        let fold = self.partitions.get(partition.0 as usize)?;
+        Some((fold, self.clock.find(partition)?))
+    }
+
+    fn apply_new(
+        &mut self,
+        record: &Record,
+        events: &mut Vec<FoldEvent>,
+    ) -> Result<Outcome, RejectReason> {
+        let headers = record.headers.as_ref().map_err(Clone::clone)?;
+        let key = record.key.as_deref().ok_or(RejectReason::NoKey)?;
+        let is_control = matches!(headers.kind, RecordKind::Tick | RecordKind::Identity);
+        if is_control || key.first() == Some(&0) {
+            let outcome = self.clock.apply_reserved(record, key, headers.kind, events);
+            if headers.kind == RecordKind::Tick && outcome == Outcome::Control {
+                self.on_tick(record.partition);
+            }
+            return Ok(outcome);
+        }
+        let count = self.partition_count;
+        let own_partition = |key: &[u8]| (count > 0).then(|| partition_for_key(key, count));
+        let clock = self.clock.find(record.partition);
+        let fold = self.partitions.get_mut(record.partition.0 as usize);
+        let (Some(clock), Some(fold)) = (clock, fold) else {
+            return Ok(Outcome::Ignored);
+        };
+        let strays_before = fold.strays().len();
+        let step = fold.apply(Reading {
+            record,
+            headers,
+            record_key: key,
+            clock,
+            settings: &self.settings,
+            names: &mut self.names,
+            own_partition: &own_partition,
+        })?;
+        if fold.strays().len() > strays_before
+            && let Some(expected) = own_partition(key)
+            && let Some(slot) = KeyParts::split(key).and_then(|key| fold.keys.find(key))
+            && let Some(state) = fold.keys.get(slot)
+        {
+            events.push(FoldEvent::WrongPartition {
+                key: state.key.clone(),
+                partition: record.partition,
+                expected,
+                offset: record.offset,
+            });
+        }
+        Ok(self.report(record, step, events))
+    }
+
+    fn on_tick(&mut self, partition: PartitionId) {
+        let kept_ms = millis(self.settings.ttl_max).saturating_mul(GONE_KEPT_TTLS.into());
+        let fold = self.partitions.get_mut(partition.0 as usize);
+        if let (Some(fold), Some(clock)) = (fold, self.clock.find(partition)) {
+            fold.on_tick(clock, kept_ms, &mut self.names);
+        }
+    }
+
+    /// Says what a step means for whoever holds the served state, which knows no partitions.
+    fn report(&self, record: &Record, step: Step, events: &mut Vec<FoldEvent>) -> Outcome {
+        match step {
+            Step::Live(key) => {
+                events.extend(copies::after_live(&self.partitions, record.partition, key));
+                Outcome::Changed
+            }
+            Step::Gone(key, cause) => {
+                events.push(copies::after_gone(&self.partitions, key, cause));
+                Outcome::Changed
+            }
+            Step::Unchanged => Outcome::Unchanged,
+            Step::Refused(key, refusal) => {
+                let event = FoldEvent::Refused {
+                    key,
+                    refusal: refusal.clone(),
+                };
+                events.push(event);
+                Outcome::Refused(refusal)
+            }
+            Step::Void(key, reason) => {
+                events.push(FoldEvent::Void {
+                    topic: Topic::Announcements,
+                    partition: record.partition,
+                    offset: record.offset,
+                    key: Some(key),
+                    reason,
+                });
+                Outcome::Void(reason)
+            }
+        }
+    }
+
+    fn view(&self, partition: PartitionId, state: &KeyState) -> Option<InstanceView> {
+        let live = state.live()?;
+        let clock = self.clock.find(partition)?;
+        let last_append = clock.last_append().unwrap_or(live.last.append_time);
+        Some(InstanceView {
+            key: state.key.clone(),
+            partition,
+            life: live.life,
+            offset: live.last.offset,
+            append_time: live.last.append_time,
+            heartbeat_age: to_duration(last_append.millis_since(live.last.append_time)),
+            log_age: to_duration(clock.age_ms(live.last.mark)),
+            ttl: Duration::from_millis(live.ttl_ms.into()),
+            value: live.value.clone(),
+            refusal: state.refused.as_ref().map(|r| r.refusal.clone()),
+            wrong_partition: state.stray,
+        })
+    }
+}
+
+fn to_duration(millis: i64) -> Duration {
+    Duration::from_millis(u64::try_from(millis).unwrap_or(0))
 }

@@ -28,21 +28,28 @@
 //! several times a second           for record in keeper.due(now, &logs): append it in the background,
 //!                                  then keeper.on_settled(&record), whether it was taken or not
 //!                                  for place in loading.stuck(now): append keeper.nudge(place, &logs)
-//! on ReadEvent::OutOfRange         start again with new folds
+//! on ReadEvent::OutOfRange         start again: new folds, and a new keeper of the same id
 //! ```
 //!
 //! where `logs` is a [`Logs`] that borrows the three folds.
 
 pub mod clock;
 mod config_fold;
+mod copies;
 mod event;
 mod fold;
 mod keeper;
+mod key_state;
+mod key_table;
 pub mod limits;
 mod loading;
+mod order;
+mod partition_fold;
 pub mod records;
+mod rules;
 mod topic_clock;
 mod view;
+mod wheel;
 
 pub use config_fold::{ConfigFold, ControlFold, Held};
 pub use event::{
@@ -51,5 +58,6 @@ pub use event::{
 pub use fold::{Fold, FoldSettings};
 pub use keeper::{Access, Keeper, KeeperSettings, Logs, Role};
 pub use loading::{Loading, Missing};
+pub use partition_fold::{BurialDue, Overdue};
 pub use topic_clock::TopicClock;
 pub use view::{Counters, InstanceView, PartitionView};

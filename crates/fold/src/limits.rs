@@ -19,12 +19,16 @@ pub const TICK_STEP_MAX: Duration = Duration::from_secs(2);
 /// rest is the way there and back.
 pub const TICK_IN_FLIGHT_MAX: Duration = Duration::from_secs(5);
 
-/// After this long without a tick in partition 0 another Observer takes over (plus jitter).
-pub const TAKEOVER_AFTER: Duration = Duration::from_secs(3);
+/// After this many missed ticks in partition 0 another Observer takes over (plus jitter).
+pub const TAKEOVER_MISSED_TICKS: u32 = 3;
 
-/// Upper bound of the jitter of a takeover, derived from the Observer's id: wide enough that of five
-/// Observers mostly one starts, small against the shortest time-to-live.
-pub const TAKEOVER_JITTER_MAX: Duration = Duration::from_secs(2);
+/// Upper bound of the jitter of a takeover, in ticks, derived from the Observer's id: wide enough
+/// that of five Observers mostly one starts, small against the shortest time-to-live.
+pub const TAKEOVER_JITTER_TICKS: u32 = 2;
+
+/// An Observer that was not asked for this long has slept: what the log said about its ends before
+/// that is no longer believed.
+pub const PAUSE_NOTICED: Duration = Duration::from_secs(2);
 
 /// The keeper expires only while the log told it the partition's end within this time.
 pub const METADATA_AGE_MAX: Duration = Duration::from_secs(10);

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use waypost_core::{InstanceKey, LogTime, Offset, PartitionId, Timestamp};
 
 use crate::clock::LastTick;
-use crate::event::{Life, Refusal};
+use crate::event::{Life, Outcome, Refusal};
 
 /// A live instance: where its facts come from and how old they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,4 +80,19 @@ pub struct Counters {
     pub already_read: u64,
     /// Records read in a partition that is not their key's own.
     pub wrong_partition: u64,
+}
+
+impl Counters {
+    pub(crate) fn count(&mut self, outcome: &Outcome) {
+        *match outcome {
+            Outcome::Changed => &mut self.changed,
+            Outcome::Unchanged => &mut self.unchanged,
+            Outcome::Refused(_) => &mut self.refused,
+            Outcome::Void(_) => &mut self.void,
+            Outcome::Rejected(_) => &mut self.rejected,
+            Outcome::Control => &mut self.control,
+            Outcome::Ignored => &mut self.ignored,
+            Outcome::AlreadyRead => &mut self.already_read,
+        } += 1;
+    }
 }

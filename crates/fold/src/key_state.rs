@@ -1,0 +1,201 @@
+//! What is kept per key. Three million of these are held in memory: they are small, and everything
+//! that is rare is boxed.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use waypost_core::{InstanceKey, Offset, Timestamp};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::clock::{Mark, PartitionClock};
+use crate::event::{Life, Refusal};
+use crate::key_table::KeyParts;
+use crate::partition_fold::{Accepted, NewContent};
+use crate::wheel::QueuedAt;
+
+/// A key that is not unknown.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyState {
+    pub(crate) key: InstanceKey,
+    pub(crate) standing: Standing,
+    pub(crate) refused: Option<Box<Refused>>,
+    /// In a partition that is not the key's own.
+    pub(crate) stray: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Standing {
+    Live(Live),
+    Gone(Gone),
+}
+
+/// An instance that is announced.
+#[derive(Clone, Debug)]
+pub(crate) struct Live {
+    pub(crate) life: Life,
+    pub(crate) value: Bytes,
+    pub(crate) value_hash: u64,
+    pub(crate) ttl_ms: u32,
+    /// The last announcement accepted.
+    pub(crate) last: Place,
+    pub(crate) queued_at: QueuedAt,
+    pub(crate) overdue: bool,
+}
+
+/// A key that was withdrawn.
+#[derive(Clone, Debug)]
+pub(crate) struct Gone {
+    pub(crate) life: Life,
+    pub(crate) since: Mark,
+    pub(crate) burial: Option<Burial>,
+}
+
+/// An announcement was refused because of a withdrawal, which must be written again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Burial {
+    pub(crate) refused: Offset,
+    pub(crate) ttl_ms: u32,
+}
+
+/// Where and when a record was read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) offset: Offset,
+    pub(crate) append_time: Timestamp,
+    pub(crate) mark: Mark,
+}
+
+/// The last announcement that was refused.
+#[derive(Clone, Debug)]
+pub(crate) struct Refused {
+    pub(crate) refusal: Arc<Refusal>,
+    pub(crate) at: Place,
+    pub(crate) ttl_ms: u32,
+    /// Of its value: the same one is not decoded again.
+    pub(crate) value_hash: u64,
+}
+
+impl Live {
+    pub(crate) fn new(accepted: Accepted, content: NewContent<'_>) -> Self {
+        let mut live = Self {
+            life: accepted.life,
+            value: Bytes::new(),
+            value_hash: 0,
+            ttl_ms: 0,
+            last: accepted.place,
+            queued_at: QueuedAt::default(),
+            overdue: false,
+        };
+        live.accept(accepted, Some(content));
+        live
+    }
+
+    pub(crate) fn accept(&mut self, accepted: Accepted, content: Option<NewContent<'_>>) {
+        self.life = accepted.life;
+        self.last = accepted.place;
+        if let Some(content) = content {
+            // A copy: a reader's record may be a slice of a whole batch, which it would keep.
+            self.value = Bytes::copy_from_slice(content.value);
+            self.value_hash = xxh3_64(content.value);
+            self.ttl_ms = content.ttl_ms;
+        }
+    }
+}
+
+impl Gone {
+    pub(crate) fn new(life: Life, since: Mark) -> Self {
+        Self {
+            life,
+            since,
+            burial: None,
+        }
+    }
+}
+
+impl KeyState {
+    pub(crate) fn live(&self) -> Option<&Live> {
+        match &self.standing {
+            Standing::Live(live) => Some(live),
+            Standing::Gone(_) => None,
+        }
+    }
+
+    pub(crate) fn live_mut(&mut self) -> Option<&mut Live> {
+        match &mut self.standing {
+            Standing::Live(live) => Some(live),
+            Standing::Gone(_) => None,
+        }
+    }
+
+    pub(crate) fn gone_mut(&mut self) -> Option<&mut Gone> {
+        match &mut self.standing {
+            Standing::Gone(gone) => Some(gone),
+            Standing::Live(_) => None,
+        }
+    }
+
+    /// The order data of what stands.
+    pub(crate) fn life(&self) -> Life {
+        match &self.standing {
+            Standing::Live(live) => live.life,
+            Standing::Gone(gone) => gone.life,
+        }
+    }
+
+    /// This key's part of its partition's digest: of its order data and content, if it is live.
+    pub(crate) fn digest(&self) -> u64 {
+        let Some(live) = self.live() else {
+            return 0;
+        };
+        let mut words = [0_u8; 48];
+        let parts = [
+            KeyParts::of(&self.key).hash(),
+            live.value_hash,
+            u64::from(live.life.id.is_some()),
+            live.life.id.map_or(0, |id| id.0),
+            live.life.birth.map_or(0, |birth| birth.0.cast_unsigned()),
+            live.life.seq,
+        ];
+        for (word, part) in words.chunks_exact_mut(8).zip(parts) {
+            word.copy_from_slice(&part.to_le_bytes());
+        }
+        xxh3_64(&words)
+    }
+
+    /// Who is accepted is not refused any more.
+    pub(crate) fn forget_refusal_of(&mut self, life: Life) {
+        let is_same = |refused: &Refused| refused.refusal.life.id == life.id;
+        if self.refused.as_deref().is_some_and(is_same) {
+            self.refused = None;
+        }
+    }
+
+    /// The last announcement read for a live key, accepted or refused.
+    pub(crate) fn last_read(&self) -> Option<Place> {
+        let accepted = self.live()?.last;
+        let refused = self.refused.as_ref().map(|refused| refused.at);
+        Some(match refused {
+            Some(refused) if refused.offset > accepted.offset => refused,
+            _ => accepted,
+        })
+    }
+
+    /// Whether another announcement was refused so recently that its next heartbeat may take over:
+    /// within the larger of both times-to-live.
+    pub(crate) fn is_contested(&self, clock: &PartitionClock, ttl_ms: u32) -> bool {
+        self.refused.as_ref().is_some_and(|refused| {
+            clock.age_ms(refused.at.mark) < i64::from(refused.ttl_ms.max(ttl_ms))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_costs_at_most_160_bytes_besides_its_uri_and_value() {
+        let bytes = size_of::<Option<KeyState>>();
+        assert!(bytes <= 160, "{bytes}");
+    }
+}

@@ -1,0 +1,151 @@
+//! Keys to states without a second copy of the key: a hash table of small numbers over a slab.
+
+use std::collections::HashMap;
+
+use hashbrown::HashTable;
+use waypost_core::{ClusterName, InstanceKey};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use crate::key_state::KeyState;
+
+/// Where a key's state is kept. Given to another key once that state is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Slot(u32);
+
+#[cfg(test)]
+impl Slot {
+    pub(crate) fn mk(index: u32) -> Self {
+        Self(index)
+    }
+}
+
+/// A record key cut at its zero byte, and its hash; nothing is copied or checked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyParts<'a> {
+    cluster: &'a [u8],
+    uri: &'a [u8],
+    hash: u64,
+}
+
+impl<'a> KeyParts<'a> {
+    /// `None` without a zero byte.
+    pub(crate) fn split(record_key: &'a [u8]) -> Option<Self> {
+        let zero = record_key.iter().position(|byte| *byte == 0)?;
+        Some(Self::new(&record_key[..zero], &record_key[zero + 1..]))
+    }
+
+    pub(crate) fn of(key: &'a InstanceKey) -> Self {
+        Self::new(key.cluster.as_str().as_bytes(), key.uri.as_str().as_bytes())
+    }
+
+    /// The same in every process: digests are made of it.
+    pub(crate) fn hash(self) -> u64 {
+        self.hash
+    }
+
+    fn new(cluster: &'a [u8], uri: &'a [u8]) -> Self {
+        let hash = xxh3_64_with_seed(uri, xxh3_64(cluster));
+        Self { cluster, uri, hash }
+    }
+
+    fn is(self, key: &InstanceKey) -> bool {
+        self.uri == key.uri.as_str().as_bytes() && self.cluster == key.cluster.as_str().as_bytes()
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KeyTable {
+    by_hash: HashTable<u32>,
+    states: Vec<Option<KeyState>>,
+    free: Vec<u32>,
+}
+
+impl KeyTable {
+    pub(crate) fn find(&self, key: KeyParts<'_>) -> Option<Slot> {
+        let states = &self.states;
+        let found = self.by_hash.find(key.hash, |index| {
+            key_at(states, *index).is_some_and(|stored| key.is(stored))
+        });
+        found.copied().map(Slot)
+    }
+
+    pub(crate) fn get(&self, slot: Slot) -> Option<&KeyState> {
+        self.states.get(slot.0 as usize)?.as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, slot: Slot) -> Option<&mut KeyState> {
+        self.states.get_mut(slot.0 as usize)?.as_mut()
+    }
+
+    /// Adds a key that is not there yet. `None` if four thousand million are.
+    pub(crate) fn insert(&mut self, state: KeyState) -> Option<Slot> {
+        let hash = KeyParts::of(&state.key).hash();
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None => {
+                let index = u32::try_from(self.states.len()).ok()?;
+                self.states.push(None);
+                index
+            }
+        };
+        self.states[index as usize] = Some(state);
+        let states = &self.states;
+        self.by_hash.insert_unique(hash, index, |index| {
+            key_at(states, *index).map_or(0, |key| KeyParts::of(key).hash)
+        });
+        Some(Slot(index))
+    }
+
+    pub(crate) fn remove(&mut self, slot: Slot) -> Option<KeyState> {
+        let state = self.states.get_mut(slot.0 as usize)?.take()?;
+        let hash = KeyParts::of(&state.key).hash();
+        if let Ok(entry) = self.by_hash.find_entry(hash, |index| *index == slot.0) {
+            entry.remove();
+        }
+        self.free.push(slot.0);
+        Some(state)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &KeyState> {
+        self.states.iter().flatten()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut KeyState> {
+        self.states.iter_mut().flatten()
+    }
+}
+
+fn key_at(states: &[Option<KeyState>], index: u32) -> Option<&InstanceKey> {
+    Some(&states.get(index as usize)?.as_ref()?.key)
+}
+
+/// One allocation per cluster name, however many instances it has.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClusterNames {
+    uses_by_name: HashMap<ClusterName, u32>,
+}
+
+impl ClusterNames {
+    /// `key` with the shared spelling of its cluster's name.
+    pub(crate) fn intern(&mut self, key: InstanceKey) -> InstanceKey {
+        let cluster = match self.uses_by_name.get_key_value(&key.cluster) {
+            Some((shared, _)) => shared.clone(),
+            None => key.cluster,
+        };
+        *self.uses_by_name.entry(cluster.clone()).or_default() += 1;
+        InstanceKey {
+            cluster,
+            uri: key.uri,
+        }
+    }
+
+    /// One use less; a name without uses is dropped.
+    pub(crate) fn release(&mut self, name: &ClusterName) {
+        if let Some(uses) = self.uses_by_name.get_mut(name) {
+            *uses = uses.saturating_sub(1);
+            if *uses == 0 {
+                self.uses_by_name.remove(name);
+            }
+        }
+    }
+}
