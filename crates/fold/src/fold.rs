@@ -298,15 +298,15 @@ impl Fold {
     fn view(&self, partition: PartitionId, state: &KeyState) -> Option<InstanceView> {
         let live = state.live()?;
         let clock = self.clock.find(partition)?;
-        let last_append = clock.last_append().unwrap_or(live.last.append_time);
+        let last_append = clock.last_append().unwrap_or(live.last().append_time);
         Some(InstanceView {
             key: state.key.clone(),
             partition,
             life: live.life,
-            offset: live.last.offset,
-            append_time: live.last.append_time,
-            heartbeat_age: to_duration(last_append.millis_since(live.last.append_time)),
-            log_age: to_duration(clock.age_ms(live.last.mark)),
+            offset: live.last().offset,
+            append_time: live.last().append_time,
+            heartbeat_age: to_duration(last_append.millis_since(live.last().append_time)),
+            log_age: to_duration(clock.age_ms(live.last().mark)),
             ttl: Duration::from_millis(live.ttl_ms.into()),
             value: live.value.clone(),
             refusal: state.refused.as_ref().map(|r| r.refusal.clone()),

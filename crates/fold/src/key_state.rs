@@ -35,9 +35,11 @@ pub(crate) struct Live {
     pub(crate) life: Life,
     pub(crate) value: Bytes,
     pub(crate) value_hash: u64,
+    /// The last announcement accepted: a [`Place`] without its padding.
+    offset: Offset,
+    append_time: Timestamp,
+    mark: Mark,
     pub(crate) ttl_ms: u32,
-    /// The last announcement accepted.
-    pub(crate) last: Place,
     pub(crate) queued_at: QueuedAt,
     pub(crate) overdue: bool,
 }
@@ -81,8 +83,10 @@ impl Live {
             life: accepted.life,
             value: Bytes::new(),
             value_hash: 0,
+            offset: accepted.place.offset,
+            append_time: accepted.place.append_time,
+            mark: accepted.place.mark,
             ttl_ms: 0,
-            last: accepted.place,
             queued_at: QueuedAt::default(),
             overdue: false,
         };
@@ -92,12 +96,23 @@ impl Live {
 
     pub(crate) fn accept(&mut self, accepted: Accepted, content: Option<NewContent<'_>>) {
         self.life = accepted.life;
-        self.last = accepted.place;
+        self.offset = accepted.place.offset;
+        self.append_time = accepted.place.append_time;
+        self.mark = accepted.place.mark;
         if let Some(content) = content {
             // A copy: a reader's record may be a slice of a whole batch, which it would keep.
             self.value = Bytes::copy_from_slice(content.value);
             self.value_hash = xxh3_64(content.value);
             self.ttl_ms = content.ttl_ms;
+        }
+    }
+
+    /// The last announcement accepted.
+    pub(crate) fn last(&self) -> Place {
+        Place {
+            offset: self.offset,
+            append_time: self.append_time,
+            mark: self.mark,
         }
     }
 }
@@ -172,7 +187,7 @@ impl KeyState {
 
     /// The last announcement read for a live key, accepted or refused.
     pub(crate) fn last_read(&self) -> Option<Place> {
-        let accepted = self.live()?.last;
+        let accepted = self.live()?.last();
         let refused = self.refused.as_ref().map(|refused| refused.at);
         Some(match refused {
             Some(refused) if refused.offset > accepted.offset => refused,

@@ -131,11 +131,11 @@ impl PartitionFold {
             let state = self.keys.get(*slot)?;
             let live = state.live()?;
             let ttl_ms = i64::from(live.ttl_ms);
-            let age_ms = clock.age_ms_at(live.last.mark, at);
+            let age_ms = clock.age_ms_at(live.last().mark, at);
             (age_ms >= ttl_ms).then(|| Overdue {
                 key: state.key.clone(),
                 life: live.life,
-                evidence: state.last_read().unwrap_or(live.last).offset,
+                evidence: state.last_read().unwrap_or(live.last()).offset,
                 ttl_ms,
                 age_ms,
                 contested: state.is_contested(clock, live.ttl_ms),
@@ -335,7 +335,7 @@ impl PartitionFold {
             if live.queued_at != queued_at || live.overdue {
                 continue;
             }
-            let rest_ms = i64::from(live.ttl_ms) - clock.age_ms(live.last.mark);
+            let rest_ms = i64::from(live.ttl_ms) - clock.age_ms(live.last().mark);
             if rest_ms <= 0 {
                 live.overdue = true;
                 self.overdue.insert(slot);

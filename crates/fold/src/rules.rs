@@ -173,7 +173,7 @@ impl PartitionFold {
         let Some(live) = self.keys.get(slot).and_then(KeyState::live) else {
             return Ok(());
         };
-        let silence = if r.clock.age_ms(live.last.mark) >= i64::from(live.ttl_ms) {
+        let silence = if r.clock.age_ms(live.last().mark) >= i64::from(live.ttl_ms) {
             Silence::Silent
         } else {
             Silence::Speaks
@@ -383,8 +383,8 @@ fn judge_withdrawal(
     buries: Option<Offset>,
 ) -> Result<(), Step> {
     if let Some(refused) = buries {
-        let in_force = live.last.offset <= refused && order::bury_on_live(live.life, leaving);
-        let void = || Step::Void(key.clone(), VoidReason::BuriedTooLate(live.last.offset));
+        let in_force = live.last().offset <= refused && order::bury_on_live(live.life, leaving);
+        let void = || Step::Void(key.clone(), VoidReason::BuriedTooLate(live.last().offset));
         return if in_force { Ok(()) } else { Err(void()) };
     }
     order::withdraw_on_live(live.life, leaving).map_err(|reason| {
