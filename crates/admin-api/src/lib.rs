@@ -29,7 +29,7 @@ pub use status::{
     Counts, KeeperRole, KeeperStatus, LogKind, LogStatus, ObserverInfo, OrphanedDefinition,
     PartitionStatus, Pending, RefusedDefinition, SourceState, SourceStatus, Status, TopicStatus,
 };
-pub use streams::{ClientKindName, NackView, Protocol, StreamType, StreamView};
+pub use streams::{ClientKindName, Protocol, StreamType, StreamView};
 pub use watch::{WatchEvent, WatchEventKind};
 
 /// Where the API begins.

@@ -70,7 +70,7 @@ pub struct SourceStatus {
     pub state: SourceState,
     /// Records known to exist that were not read yet, over all partitions.
     pub lag_records: u64,
-    /// Age of the youngest record read, on the log's clock plus the time passed since; `null` before
+    /// Age of the youngest record read: this machine's clock less the log's time of it; `null` before
     /// the first.
     pub last_record_age_ms: Option<u64>,
     /// What is wrong, where something is.

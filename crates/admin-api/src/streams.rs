@@ -13,12 +13,16 @@ pub struct StreamView {
     pub protocol: Protocol,
     /// `Node.id` as the client sent it; empty when it sent none.
     pub node_id: String,
-    /// `Node.user_agent_name` and version; empty when it sent none.
+    /// `Node.cluster`; empty when it sent none.
+    pub node_cluster: String,
+    /// `Node.user_agent_name`; empty when it sent none.
     pub user_agent: String,
     /// What kind of client it was taken for.
     pub client: ClientKindName,
     /// How long the stream has been open.
     pub open_ms: u64,
+    /// How long changes have been waiting for the client to read; `null` if none wait.
+    pub backlog_ms: Option<u64>,
     /// The types that it asked for.
     pub types: Vec<StreamType>,
 }
@@ -50,29 +54,18 @@ pub enum ClientKindName {
 pub struct StreamType {
     /// The type URL.
     pub type_url: String,
-    /// Whether everything of the type is subscribed.
-    pub wildcard: bool,
-    /// Names and globs subscribed, the first few in name order.
+    /// Names and globs subscribed, the first few in name order; `*` is everything.
     pub names: Vec<String>,
     /// How many names and globs are subscribed.
     pub names_total: u64,
-    /// Names that wait to be written.
-    pub outbox_names: u64,
     /// Responses written.
     pub responses: u64,
-    /// Responses that the client accepted.
-    pub acks: u64,
     /// Responses that the client refused.
     pub nacks: u64,
-    /// The last refusal; `null` if there was none.
-    pub last_nack: Option<NackView>,
-}
-
-/// A response that a client refused.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct NackView {
-    /// The client's own words.
-    pub reason: String,
-    /// How long ago; `null` where that is not recorded.
-    pub age_ms: Option<u64>,
+    /// The client's own words at its last refusal; `null` if there was none.
+    pub last_nack: Option<String>,
+    /// Nonce of the newest response; `null` before the first.
+    pub nonce_sent: Option<String>,
+    /// Nonce of the newest response that the client accepted; `null` if it accepted none.
+    pub nonce_acked: Option<String>,
 }

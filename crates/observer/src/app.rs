@@ -1,29 +1,46 @@
 //! Builds the graph of an Observer, binds its ports, and hands back what runs.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use futures::future::BoxFuture;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use waypost_core::{AnnouncementLog, LogError, Topic};
-use waypost_runtime::{AdminServer, BindError, Readiness, SharedRegistry, WallClock, bind_tcp};
+use waypost_core::record::KeeperId;
+use waypost_core::{AnnouncementLog, LogError, SourceSlot};
+use waypost_fold::{Access, KeeperSettings};
+use waypost_runtime::{AdminServer, BindError, Readiness, SharedRegistry, WallClock};
+use waypost_store::WriterTaken;
+use waypost_xds::{AdsServer, AdsSettings, ListenError, ListenSettings, Listener, Serving};
 
-use crate::settings::Settings;
+use crate::admin::{self, AdminState};
+use crate::gateway::Gateway;
+use crate::health::{self, Health};
+use crate::ingest::{Ingest, IngestParts};
+use crate::locator::{LoadGate, Locator};
+use crate::metrics::{Metrics, StreamMetrics};
+use crate::progress::Progress;
+use crate::settings::{LogWrites, Settings};
 
 /// Why an Observer did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A port could not be opened.
+    /// The gRPC port could not be opened.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The admin port could not be opened.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The log is set up wrongly, damaged, or held by another process.
+    /// Reflection's descriptors cannot be read: a fault of this build.
+    #[error("the descriptors for reflection cannot be read: {0}")]
+    Reflection(#[from] tonic_reflection::server::Error),
+    /// Never in practice: the store is new.
     #[error(transparent)]
-    Log(#[from] LogError),
+    Store(#[from] WriterTaken),
 }
 
 /// Looks once whether the log is set up as it must be; asked again while it says `Unavailable`.
@@ -34,27 +51,39 @@ pub struct Observer {
     settings: Settings,
     log: Arc<dyn AnnouncementLog>,
     clock: WallClock,
-    _start_check: Option<StartCheck>,
+    start_check: Option<StartCheck>,
+    keeper_settings: KeeperSettings,
+    listen_settings: ListenSettings,
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observer")
+            .field("settings", &self.settings)
+            .field("log", &self.log)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Observer {
     /// An Observer over `log`.
     #[must_use]
     pub fn new(settings: Settings, log: Arc<dyn AnnouncementLog>) -> Self {
+        let access = match settings.log_writes {
+            LogWrites::Keep => Access::ReadWrite,
+            LogWrites::ReadOnly => Access::ReadOnly,
+        };
         Self {
             settings,
             log,
             clock: WallClock::system(),
-            _start_check: None,
+            start_check: None,
+            keeper_settings: KeeperSettings {
+                access,
+                ..KeeperSettings::default()
+            },
+            listen_settings: ListenSettings::default(),
         }
-    }
-
-    /// Looks at the log's set-up before the first record is read: a wrong one ends the Observer
-    /// through [`RunningObserver::failed`].
-    #[must_use]
-    pub fn with_start_check(mut self, check: StartCheck) -> Self {
-        self._start_check = Some(check);
-        self
     }
 
     /// Takes another wall clock (tests move theirs by hand).
@@ -64,51 +93,152 @@ impl Observer {
         self
     }
 
+    /// Looks at the log's set-up before the first record is read: a wrong one ends the Observer
+    /// through [`RunningObserver::failed`].
+    #[must_use]
+    pub fn with_start_check(mut self, check: StartCheck) -> Self {
+        self.start_check = Some(check);
+        self
+    }
+
+    /// Ticks at another pace (tests, whose log has a clock of its own).
+    #[must_use]
+    pub fn with_tick_interval(mut self, interval: Duration) -> Self {
+        self.keeper_settings.tick_interval = interval;
+        self
+    }
+
+    /// Serves connections with this many threads instead of one per core.
+    #[must_use]
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.listen_settings.threads = Some(threads);
+        self
+    }
+
     /// Binds both ports and starts every task. Returns at once; readiness says when it serves.
     ///
     /// # Errors
-    /// A port cannot be opened, or the log can never be read as it is. A log that merely cannot be
-    /// reached is no error: the Observer keeps trying and readiness says so.
+    /// A port cannot be opened. What is wrong with the log is said by readiness and, where no
+    /// waiting mends it, by [`RunningObserver::failed`].
     pub async fn start(self) -> Result<RunningObserver, StartError> {
-        let grpc = bind_tcp(self.settings.listen, "--listen").await?;
-        let admin = AdminServer::bind(self.settings.admin, "--admin").await?;
-        match self.log.partition_count(Topic::Announcements).await {
-            Ok(_) => {}
-            Err(error) if error.is_transient() => tracing::warn!(%error, "waiting for the log"),
-            Err(error) => return Err(error.into()),
-        }
-        let stop = CancellationToken::new();
+        let listener = Listener::bind(self.settings.listen)?;
+        let admin_server = AdminServer::bind(self.settings.admin, "--admin").await?;
+        let (grpc_address, admin_address) = (listener.local_addr(), admin_server.address());
         let readiness = Readiness::new();
-        let grpc_address = grpc.local_addr().unwrap_or(self.settings.listen);
-        let admin_address = admin.address();
-        let serving = tokio::spawn(admin.run(
-            readiness.clone(),
-            SharedRegistry::default(),
-            Router::new(),
-            stop.clone(),
-        ));
+        let registry = SharedRegistry::default();
+        let gate = LoadGate::closed("the log was not asked yet");
+        let locator = Locator::new(gate.clone());
+        let metrics = Metrics::register(&registry, locator.store().clone());
+        let progress = Progress::default();
+        let keeper_id = KeeperId(rand::random());
+        let (failed_tx, loaded_tx) = (watch::Sender::new(None), watch::Sender::new(false));
+        let identifier = format!("waypost-observer-{keeper_id}");
+
+        let (ingest, questions) = Ingest::new(IngestParts {
+            log: Arc::clone(&self.log),
+            start_check: self.start_check,
+            writer: locator.store().writer(SourceSlot::Log)?,
+            newborn_grace: self.settings.newborn_grace,
+            keeper_id,
+            keeper_settings: self.keeper_settings,
+            progress: progress.clone(),
+            readiness: readiness.clone(),
+            gate,
+            loaded_tx: loaded_tx.clone(),
+            metrics: metrics.ingest.clone(),
+            failed_tx: failed_tx.clone(),
+        });
+        let gateway = Gateway::new(
+            self.log,
+            progress,
+            self.clock.clone(),
+            self.settings.log_writes,
+            metrics.gateway,
+        );
+        let health = Health::new().await;
+        let ads = mk_ads(&locator, &identifier, &metrics.streams, &self.clock);
+        let services = health::services(&health, gateway)?;
+        let serving = listener.serve(ads.clone(), services, self.listen_settings)?;
+        let routes = admin::routes(AdminState {
+            locator,
+            streams: ads.streams().clone(),
+            questions,
+            readiness: readiness.clone(),
+            clock: self.clock,
+            settings: Arc::new(self.settings.clone()),
+            identifier,
+            grpc_address,
+            admin_address,
+            started: Instant::now(),
+            watches: admin::watch_permits(),
+        });
+
+        let stop = CancellationToken::new();
+        let tasks = vec![
+            tokio::spawn(ingest.run(stop.clone())),
+            tokio::spawn(follow_health(health, loaded_tx, stop.clone())),
+            tokio::spawn(admin_server.run(readiness.clone(), registry, routes, stop.clone())),
+        ];
+        tracing::info!(%grpc_address, %admin_address, settings = ?self.settings, "the Observer runs");
         Ok(RunningObserver {
             grpc_address,
             admin_address,
+            drain: self.settings.drain,
             readiness,
             stop,
-            failed: watch::Sender::new(None),
-            tasks: vec![serving],
-            _grpc: grpc,
+            failed_tx,
+            serving: Some(serving),
+            tasks,
         })
     }
 }
 
+fn mk_ads(
+    locator: &Locator,
+    identifier: &str,
+    metrics: &StreamMetrics,
+    clock: &WallClock,
+) -> AdsServer {
+    AdsServer::new(
+        Arc::new(locator.clone()),
+        AdsSettings::new(identifier),
+        Arc::new(metrics.to_handler(clock.clone())),
+    )
+}
+
+/// Says SERVING once everything was read, and NOT_SERVING again once it is told to stop.
+async fn follow_health(health: Health, loaded_tx: watch::Sender<bool>, stop: CancellationToken) {
+    let mut loaded_rx = loaded_tx.subscribe();
+    let is_loaded = tokio::select! {
+        loaded = loaded_rx.wait_for(|loaded| *loaded) => loaded.is_ok(),
+        () = stop.cancelled() => false,
+    };
+    if is_loaded {
+        health.set_loaded(true).await;
+    }
+    stop.cancelled().await;
+    health.set_loaded(false).await;
+}
+
 /// A started Observer. Dropping it stops it at once; [`RunningObserver::shutdown`] does so politely.
-#[derive(Debug)]
 pub struct RunningObserver {
     grpc_address: SocketAddr,
     admin_address: SocketAddr,
+    drain: Duration,
     readiness: Readiness,
     stop: CancellationToken,
-    failed: watch::Sender<Option<LogError>>,
+    failed_tx: watch::Sender<Option<LogError>>,
+    serving: Option<Serving>,
     tasks: Vec<JoinHandle<()>>,
-    _grpc: TcpListener,
+}
+
+impl fmt::Debug for RunningObserver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunningObserver")
+            .field("grpc_address", &self.grpc_address)
+            .field("admin_address", &self.admin_address)
+            .finish_non_exhaustive()
+    }
 }
 
 impl RunningObserver {
@@ -132,15 +262,13 @@ impl RunningObserver {
 
     /// Waits until everything that existed at start was read and clients are served.
     pub async fn ready(&self) {
-        while !self.readiness.is_ready() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        self.readiness.ready().await;
     }
 
     /// Waits for an error that no waiting mends (a topic set up wrongly, a damaged log): the process
     /// should say it and end. Never returns while all is well or the log is merely away.
     pub async fn failed(&self) -> LogError {
-        let mut failed_rx = self.failed.subscribe();
+        let mut failed_rx = self.failed_tx.subscribe();
         match failed_rx.wait_for(Option::is_some).await.as_deref() {
             Ok(Some(error)) => error.clone(),
             _ => LogError::Closed,
@@ -148,19 +276,22 @@ impl RunningObserver {
     }
 
     /// Sends clients away over the drain time of the settings, then stops every task.
-    pub async fn shutdown(mut self) {
-        self.readiness.begin_stopping();
-        self.stop.cancel();
-        for task in self.tasks.drain(..) {
-            let _ = task.await;
-        }
+    pub async fn shutdown(self) {
+        let drain = self.drain;
+        self.stop_within(drain).await;
     }
 
-    /// Stops every task without waiting for clients.
-    pub async fn stop_now(mut self) {
+    /// Stops every task; clients are sent away within `drain`.
+    pub async fn stop_within(mut self, drain: Duration) {
+        self.readiness.begin_stopping();
+        if let Some(serving) = self.serving.take() {
+            serving.shut_down(drain).await;
+        }
         self.stop.cancel();
         for task in self.tasks.drain(..) {
-            let _ = task.await;
+            if let Err(error) = task.await {
+                tracing::error!(%error, "a task of the Observer ended badly");
+            }
         }
     }
 }

@@ -2,12 +2,26 @@
 //!
 //! One arrow: readers of the log, the fold, the store, the streams. The gateway writes to the log,
 //! never to the store; nothing that is served writes anything but its own stream's state.
+//!
+//! | module | part |
+//! |---|---|
+//! | [`app`] | builds the graph, binds, hands back what runs |
+//! | [`ingest`] | the one task from the log to the store, the keeper's driver included |
+//! | [`locator`], [`render`] | store to resources (the only place where store and xDS meet) |
+//! | [`gateway`], [`progress`] | writing to the log for others, and hearing what became of it |
+//! | [`admin`], [`metrics`], [`health`] | read-only answers about all of it |
 
+pub mod admin;
 pub mod app;
+pub mod gateway;
+pub mod health;
+pub mod ingest;
 pub mod limits;
 pub mod locator;
+pub mod metrics;
+pub mod progress;
 pub mod render;
 pub mod settings;
 
-pub use app::{Observer, RunningObserver, StartError};
+pub use app::{Observer, RunningObserver, StartCheck, StartError};
 pub use settings::{LogWrites, Settings};

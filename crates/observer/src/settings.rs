@@ -32,12 +32,11 @@ pub struct Settings {
     pub shown: BTreeMap<String, String>,
 }
 
-/// Whether an Observer writes to the log on its own account. The gateway is not meant: it writes
-/// for others.
+/// Whether an Observer writes to the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogWrites {
-    /// Ticks when it is its turn, writes expires and burials.
+    /// Ticks when it is its turn, writes expires and burials; its gateway writes for others.
     Keep,
-    /// Reads only (`--read-only`: another fabric's log).
+    /// Reads only (`--read-only`: another fabric's log). Its gateway refuses.
     ReadOnly,
 }

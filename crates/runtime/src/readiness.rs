@@ -5,15 +5,23 @@
 //! second comes and goes.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::limits::PENDING_LISTED_MAX;
 
 /// The registry; clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Readiness(Arc<Mutex<State>>);
+pub struct Readiness(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Notify,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -41,7 +49,11 @@ impl Readiness {
     /// From now on the process is not ready until the task is [`ReadinessTask::done`].
     #[must_use]
     pub fn register(&self, name: &str, reason: &str) -> ReadinessTask {
-        self.0.lock().pending.insert(name.into(), reason.into());
+        self.0
+            .state
+            .lock()
+            .pending
+            .insert(name.into(), reason.into());
         ReadinessTask {
             registry: self.clone(),
             name: name.into(),
@@ -52,7 +64,7 @@ impl Readiness {
     /// What is still awaited, in name order.
     #[must_use]
     pub fn pending(&self) -> Vec<PendingTask> {
-        let state = self.0.lock();
+        let state = self.0.state.lock();
         let entries = state.pending.iter();
         entries
             .map(|(name, reason)| PendingTask {
@@ -65,13 +77,26 @@ impl Readiness {
     /// Whether clients may be sent here: nothing is awaited and the process is not stopping.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        let state = self.0.lock();
+        let state = self.0.state.lock();
         state.pending.is_empty() && !state.is_stopping
+    }
+
+    /// Waits until [`Readiness::is_ready`].
+    pub async fn ready(&self) {
+        loop {
+            let mut changed = pin!(self.0.changed.notified());
+            // Registered before the look, so that no change is missed between the two.
+            changed.as_mut().enable();
+            if self.is_ready() {
+                return;
+            }
+            changed.await;
+        }
     }
 
     /// Says that the input `name` is out of date, and why.
     pub fn set_stale(&self, name: &str, reason: &str) {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         if state.stale.get(name).is_none_or(|known| known != reason) {
             state.stale.insert(name.into(), reason.into());
         }
@@ -79,13 +104,13 @@ impl Readiness {
 
     /// Says that the input `name` is up to date again.
     pub fn clear_stale(&self, name: &str) {
-        self.0.lock().stale.remove(name);
+        self.0.state.lock().stale.remove(name);
     }
 
     /// Why what is served may be out of date, one line for each input.
     #[must_use]
     pub fn stale_reasons(&self) -> Vec<String> {
-        let state = self.0.lock();
+        let state = self.0.state.lock();
         let entries = state.stale.iter();
         entries
             .map(|(name, reason)| format!("{name}: {reason}"))
@@ -94,7 +119,7 @@ impl Readiness {
 
     /// From now on no client should be sent here: the process is about to stop.
     pub fn begin_stopping(&self) {
-        self.0.lock().is_stopping = true;
+        self.0.state.lock().is_stopping = true;
     }
 
     /// The answer to a probe: whether it is good, and a text of one line for each reason.
@@ -102,7 +127,7 @@ impl Readiness {
     pub fn probe(&self, strictness: Strictness) -> (bool, String) {
         let pending = self.pending();
         let mut lines: Vec<String> = Vec::new();
-        if self.0.lock().is_stopping {
+        if self.0.state.lock().is_stopping {
             lines.push("not ready: stopping".to_owned());
         }
         let listed = pending.iter().take(PENDING_LISTED_MAX);
@@ -144,7 +169,7 @@ pub struct ReadinessTask {
 impl ReadinessTask {
     /// Says why it is not done yet.
     pub fn set_reason(&self, reason: &str) {
-        let mut state = self.registry.0.lock();
+        let mut state = self.registry.0.state.lock();
         if let Some(known) = state.pending.get_mut(&self.name)
             && known != reason
         {
@@ -155,7 +180,8 @@ impl ReadinessTask {
     /// It is there.
     pub fn done(mut self) {
         self.is_done = true;
-        self.registry.0.lock().pending.remove(&self.name);
+        self.registry.0.state.lock().pending.remove(&self.name);
+        self.registry.0.changed.notify_waiters();
     }
 }
 

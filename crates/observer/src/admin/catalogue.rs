@@ -1,0 +1,169 @@
+//! Clusters and services.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::{Path, RawQuery, State};
+use serde_json::Value;
+use waypost_admin_api::{
+    ClusterSummary, ClusterView, DefinitionView, HealthCounts, Page, ServiceView,
+};
+use waypost_core::definition::DefinitionStat;
+use waypost_core::{
+    ClusterName, Health, ResourceLocator as _, ResourceType, ServiceName, SourceSlot, Variant,
+};
+use waypost_store::{ClusterSnapshot, Store};
+
+use super::AdminState;
+use super::error::ApiError;
+use super::page::PageQuery;
+use crate::render::{names, report};
+
+pub(super) async fn clusters(
+    State(state): State<AdminState>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Page<ClusterSummary>>, ApiError> {
+    let query = PageQuery::read(query.as_deref())?;
+    let store = state.store();
+    let services = services_by_cluster(store);
+    let page = query.cut(store.cluster_names(), ToString::to_string, |name| {
+        let snapshot = store.find_cluster(name.as_str())?;
+        let services = services.get(name).cloned().unwrap_or_default();
+        Some(summary(&snapshot, services))
+    });
+    Ok(Json(page))
+}
+
+pub(super) async fn cluster(
+    State(state): State<AdminState>,
+    Path(name): Path<String>,
+) -> Result<Json<ClusterView>, ApiError> {
+    let store = state.store();
+    let no_such = || {
+        ApiError::not_found(format!(
+            "no cluster {name:?} is known; `waypost get clusters` lists those that are"
+        ))
+    };
+    let snapshot = store.find_cluster(&name).ok_or_else(no_such)?;
+    let found = report::find_cluster(store, &name).ok_or_else(no_such)?;
+    let services = found.services.iter().map(ToString::to_string).collect();
+    let definition = found.definition.as_ref();
+    Ok(Json(ClusterView {
+        summary: summary(&snapshot, services),
+        definition: definition.map(|d| definition_view(&d.document, d.stat)),
+        sources: source_names(&found.sources),
+        min_healthy_percent: u32::from(found.min_healthy_percent),
+        unresolved_uris: found
+            .unresolved()
+            .map(|i| i.announcement.uri.to_string())
+            .collect(),
+        d2_partitions: found.d2_partitions,
+        versions: versions(&state, &name),
+    }))
+}
+
+pub(super) async fn services(
+    State(state): State<AdminState>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Page<ServiceView>>, ApiError> {
+    let query = PageQuery::read(query.as_deref())?;
+    let page = query.cut(state.store().service_names(), ToString::to_string, |name| {
+        let mut view = service_view(state.store(), name)?;
+        view.definition = None;
+        Some(view)
+    });
+    Ok(Json(page))
+}
+
+pub(super) async fn service(
+    State(state): State<AdminState>,
+    Path(name): Path<String>,
+) -> Result<Json<ServiceView>, ApiError> {
+    let parsed = ServiceName::parse(&name).ok();
+    let view = parsed.and_then(|name| service_view(state.store(), &name));
+    view.map(Json).ok_or_else(|| {
+        ApiError::not_found(format!(
+            "no service {name:?} is known; `waypost get services` lists those that are"
+        ))
+    })
+}
+
+/// Which services lead to each cluster, found in one walk over all services.
+fn services_by_cluster(store: &Store) -> BTreeMap<ClusterName, Vec<String>> {
+    let mut by_cluster: BTreeMap<ClusterName, Vec<String>> = BTreeMap::new();
+    for service in store.service_names() {
+        if let Some(cluster) = store.leads_to(service.as_str()) {
+            let services = by_cluster.entry(cluster).or_default();
+            services.push(service.to_string());
+        }
+    }
+    by_cluster
+}
+
+fn summary(snapshot: &ClusterSnapshot, services: Vec<String>) -> ClusterSummary {
+    let mut instances = HealthCounts {
+        total: snapshot.instances.len() as u64,
+        ..HealthCounts::default()
+    };
+    for instance in &snapshot.instances {
+        match instance.health {
+            Health::Healthy => instances.healthy += 1,
+            Health::Draining => instances.draining += 1,
+            Health::Unhealthy => instances.unhealthy += 1,
+        }
+    }
+    let definition = snapshot.definition.as_ref();
+    ClusterSummary {
+        name: snapshot.name.to_string(),
+        implicit: definition.is_none(),
+        services,
+        instances,
+        health_ignored: snapshot.fail_open,
+        revision: definition.map(|(_, d)| d.stat.revision),
+    }
+}
+
+fn service_view(store: &Store, name: &ServiceName) -> Option<ServiceView> {
+    let found = report::find_service(store, name)?;
+    let definition = found.definition.as_ref();
+    Some(ServiceView {
+        name: found.name.to_string(),
+        cluster: found.cluster.to_string(),
+        path: definition.map_or_else(String::new, |d| d.path.clone()),
+        implicit: definition.is_none(),
+        definition: definition.map(|d| definition_view(&d.document, d.stat)),
+        sources: source_names(&found.sources),
+    })
+}
+
+fn definition_view(document: &[u8], stat: DefinitionStat) -> DefinitionView {
+    DefinitionView {
+        properties: serde_json::from_slice(document).unwrap_or(Value::Null),
+        created_at_ms: stat.created.0,
+        modified_at_ms: stat.modified.0,
+        revision: stat.revision,
+    }
+}
+
+/// The versions of what is made from a cluster, for the default variant.
+fn versions(state: &AdminState, cluster: &str) -> BTreeMap<String, String> {
+    let resources = [
+        (ResourceType::Cluster, cluster.to_owned()),
+        (ResourceType::ClusterLoadAssignment, cluster.to_owned()),
+        (ResourceType::D2Node, names::cluster_node(cluster)),
+        (ResourceType::D2UriMap, names::uri_map(cluster)),
+    ];
+    let found = resources.into_iter().filter_map(|(resource_type, name)| {
+        let resource = state
+            .locator
+            .find(resource_type, &name, Variant::default())?;
+        let version = resource.version().to_string();
+        Some((resource_type.label().to_owned(), version))
+    });
+    found.collect()
+}
+
+pub(super) fn source_names(sources: &[SourceSlot]) -> Vec<String> {
+    let names = sources.iter().map(|slot| slot.as_str().to_owned());
+    names.collect()
+}

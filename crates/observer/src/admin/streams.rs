@@ -1,0 +1,60 @@
+//! Who is connected and what they hold.
+
+use axum::Json;
+use axum::extract::{RawQuery, State};
+use waypost_admin_api::{ClientKindName, Page, Protocol, StreamType, StreamView};
+use waypost_core::ClientKind;
+use waypost_xds::{Transport, TypeView};
+
+use super::error::ApiError;
+use super::page::PageQuery;
+use super::{AdminState, millis};
+use crate::limits::STREAM_NAMES_LISTED_MAX;
+
+pub(super) async fn streams(
+    State(state): State<AdminState>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Page<StreamView>>, ApiError> {
+    let query = PageQuery::read(query.as_deref())?;
+    let open = state.streams.view(STREAM_NAMES_LISTED_MAX);
+    // Numbers of streams as text of one length, so that their order is the order of the text.
+    let cursor = |stream: &waypost_xds::StreamView| format!("{:020}", stream.id.0);
+    let page = query.cut(open, cursor, |stream| Some(view(stream)));
+    Ok(Json(page))
+}
+
+fn view(stream: &waypost_xds::StreamView) -> StreamView {
+    let node = stream.node.clone().unwrap_or_default();
+    StreamView {
+        id: stream.id.0,
+        peer: stream.peer.to_string(),
+        protocol: match stream.transport {
+            Transport::Sotw => Protocol::Sotw,
+            Transport::Delta => Protocol::Delta,
+        },
+        node_id: node.id,
+        node_cluster: node.cluster,
+        user_agent: node.user_agent,
+        client: match stream.variant.client {
+            ClientKind::Grpc => ClientKindName::Grpc,
+            ClientKind::Envoy => ClientKindName::Envoy,
+            ClientKind::D2 => ClientKindName::D2,
+        },
+        open_ms: millis(stream.age),
+        backlog_ms: stream.backlog_age.map(millis),
+        types: stream.types.iter().map(type_view).collect(),
+    }
+}
+
+fn type_view(view: &TypeView) -> StreamType {
+    StreamType {
+        type_url: view.acks.resource_type.type_url().to_owned(),
+        names: view.names.clone(),
+        names_total: view.subscriptions as u64,
+        responses: view.acks.responses,
+        nacks: u64::from(view.acks.nacks),
+        last_nack: view.acks.last_error.clone(),
+        nonce_sent: view.acks.last_nonce_sent.clone(),
+        nonce_acked: view.acks.last_nonce_acked.clone(),
+    }
+}

@@ -1,0 +1,384 @@
+//! The one task that reads the log and writes the store: records, the folds, statements, the store.
+//!
+//! It waits for nothing but the log. Streams are only marked (the store's listener), the keeper's
+//! records are appended in the background, and questions of the admin port are answered between two
+//! batches. What it loses is an input, never data: a log that is away or cannot be continued leaves
+//! what was read where it is (DESIGN invariant 1).
+
+mod batch;
+mod follower;
+mod freshness;
+mod named;
+mod question;
+mod readiness;
+mod replay;
+mod writes;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+use waypost_core::record::KeeperId;
+use waypost_core::{AnnouncementLog, LogError, Offset, PartitionId, ReadEvent, Timestamp, Topic};
+use waypost_fold::{
+    ConfigFold, ControlFold, Fold, FoldSettings, Keeper, KeeperSettings, Loading, Logs,
+};
+use waypost_runtime::Readiness;
+use waypost_store::Writer;
+
+use crate::app::StartCheck;
+use crate::limits::{BEAT_INTERVAL, QUESTIONS_QUEUED_MAX};
+use crate::locator::LoadGate;
+use crate::metrics::IngestMetrics;
+use crate::progress::Progress;
+
+use follower::{Followed, Follower, pause_after};
+use freshness::Freshness;
+use named::NamedRecords;
+use readiness::LoadingTasks;
+use replay::Replays;
+use writes::KeeperWrites;
+
+pub use question::{IngestGone, LogView, PartitionFacts, Questions, RefusedRecord};
+
+/// What the ingest task is made of.
+pub(crate) struct IngestParts {
+    /// Where records come from and the keeper's go.
+    pub(crate) log: Arc<dyn AnnouncementLog>,
+    /// Checked before the first record is read.
+    pub(crate) start_check: Option<StartCheck>,
+    /// The store, as the source "log".
+    pub(crate) writer: Writer,
+    /// See [`crate::Settings::newborn_grace`].
+    pub(crate) newborn_grace: Duration,
+    /// Who this Observer is as a keeper.
+    pub(crate) keeper_id: KeeperId,
+    /// Whether and how often it writes.
+    pub(crate) keeper_settings: KeeperSettings,
+    /// Who waits for what became of a record.
+    pub(crate) progress: Progress,
+    /// Told what is awaited and what is stale.
+    pub(crate) readiness: Readiness,
+    /// Opened once loaded; until then says what is missing.
+    pub(crate) gate: LoadGate,
+    /// Set once loaded.
+    pub(crate) loaded_tx: watch::Sender<bool>,
+    /// Counters.
+    pub(crate) metrics: IngestMetrics,
+    /// Told of an error that no waiting mends.
+    pub(crate) failed_tx: watch::Sender<Option<LogError>>,
+}
+
+/// The state of the task.
+pub(crate) struct Ingest {
+    log: Arc<dyn AnnouncementLog>,
+    start_check: Option<StartCheck>,
+    writer: Writer,
+    folds: Folds,
+    loading: Loading,
+    keeper: Keeper,
+    keeper_settings: KeeperSettings,
+    keeper_writes: KeeperWrites,
+    replays: Replays,
+    freshness: Freshness,
+    progress: Progress,
+    verdicts: batch::HeldVerdicts,
+    readiness: Readiness,
+    loading_tasks: LoadingTasks,
+    gate: LoadGate,
+    loaded_tx: watch::Sender<bool>,
+    metrics: IngestMetrics,
+    named: NamedRecords,
+    refused_definitions: question::RefusedDefinitions,
+    failed_tx: watch::Sender<Option<LogError>>,
+    questions_rx: mpsc::Receiver<question::Question>,
+    started: Instant,
+    /// Append time of the record read last: the store's idea of now.
+    log_now: Timestamp,
+    forgot_at: Duration,
+    reminded_at: Duration,
+}
+
+/// The three folds of one log.
+pub(crate) struct Folds {
+    announcements: Fold,
+    config: ConfigFold,
+    control: ControlFold,
+}
+
+impl Folds {
+    fn new() -> Self {
+        Self {
+            announcements: Fold::new(FoldSettings::default()),
+            config: ConfigFold::new(),
+            control: ControlFold::new(),
+        }
+    }
+
+    fn logs(&self) -> Logs<'_> {
+        Logs {
+            announcements: &self.announcements,
+            config: &self.config,
+            control: &self.control,
+        }
+    }
+
+    fn clock(&self, topic: Topic) -> &waypost_fold::TopicClock {
+        match topic {
+            Topic::Announcements => self.announcements.clock(),
+            Topic::Config => self.config.clock(),
+            Topic::Control => self.control.clock(),
+        }
+    }
+
+    fn set_partitions(&mut self, topic: Topic, count: u32) {
+        match topic {
+            Topic::Announcements => self.announcements.set_partitions(count),
+            Topic::Config => self.config.set_partitions(count),
+            Topic::Control => self.control.set_partitions(count),
+        }
+    }
+
+    fn advance_to(&mut self, topic: Topic, partition: PartitionId, position: Offset) {
+        match topic {
+            Topic::Announcements => self.announcements.advance_to(partition, position),
+            Topic::Config => self.config.advance_to(partition, position),
+            Topic::Control => self.control.advance_to(partition, position),
+        }
+    }
+
+    fn positions(&self, topic: Topic) -> Vec<(PartitionId, Offset)> {
+        let clocks = self.clock(topic).iter();
+        clocks.map(|(p, clock)| (p, clock.position())).collect()
+    }
+
+    fn position(&self, topic: Topic, partition: PartitionId) -> Offset {
+        let clock = self.clock(topic).find(partition);
+        clock.map_or(Offset(0), waypost_fold::clock::PartitionClock::position)
+    }
+}
+
+/// The followers of the three topics. Apart from [`Ingest`], so that all three can be awaited while
+/// what they report is worked on.
+struct Followers {
+    announcements: Follower,
+    config: Follower,
+    control: Follower,
+}
+
+impl Followers {
+    fn new(log: &Arc<dyn AnnouncementLog>) -> Self {
+        let follower = |topic| Follower::new(Arc::clone(log), topic);
+        Self {
+            announcements: follower(Topic::Announcements),
+            config: follower(Topic::Config),
+            control: follower(Topic::Control),
+        }
+    }
+
+    fn get(&mut self, topic: Topic) -> &mut Follower {
+        match topic {
+            Topic::Announcements => &mut self.announcements,
+            Topic::Config => &mut self.config,
+            Topic::Control => &mut self.control,
+        }
+    }
+
+    async fn next(&mut self) -> (Topic, Followed) {
+        tokio::select! {
+            followed = self.announcements.next() => (Topic::Announcements, followed),
+            followed = self.config.next() => (Topic::Config, followed),
+            followed = self.control.next() => (Topic::Control, followed),
+        }
+    }
+}
+
+impl Ingest {
+    /// The task, not running yet, and the way to ask it something.
+    pub(crate) fn new(parts: IngestParts) -> (Self, Questions) {
+        let (questions_tx, questions_rx) = mpsc::channel(QUESTIONS_QUEUED_MAX);
+        let ingest = Self {
+            log: Arc::clone(&parts.log),
+            start_check: parts.start_check,
+            writer: parts.writer,
+            folds: Folds::new(),
+            loading: Loading::new(&Topic::ALL, parts.newborn_grace),
+            keeper: Keeper::new(parts.keeper_id, parts.keeper_settings),
+            keeper_settings: parts.keeper_settings,
+            keeper_writes: KeeperWrites::new(parts.log, parts.metrics.clone()),
+            replays: Replays::default(),
+            freshness: Freshness::default(),
+            progress: parts.progress,
+            verdicts: batch::HeldVerdicts::default(),
+            loading_tasks: LoadingTasks::new(parts.readiness.clone()),
+            readiness: parts.readiness,
+            gate: parts.gate,
+            loaded_tx: parts.loaded_tx,
+            metrics: parts.metrics,
+            named: NamedRecords::default(),
+            refused_definitions: question::RefusedDefinitions::default(),
+            failed_tx: parts.failed_tx,
+            questions_rx,
+            started: Instant::now(),
+            log_now: Timestamp::default(),
+            forgot_at: Duration::ZERO,
+            reminded_at: Duration::ZERO,
+        };
+        (ingest, Questions::new(questions_tx))
+    }
+
+    /// Runs until `stop`.
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.follow() => {}
+        }
+    }
+
+    async fn follow(&mut self) {
+        if let Err(error) = self.check_start().await {
+            self.fail(error).await;
+        }
+        let mut followers = Followers::new(&self.log);
+        for topic in Topic::ALL {
+            followers.get(topic).open(Vec::new());
+        }
+        let mut beat = tokio::time::interval(BEAT_INTERVAL);
+        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                (topic, followed) = followers.next() => match followed {
+                    Followed::Event(event) => self.on_event(topic, event, &mut followers),
+                    Followed::Failed(error) if self.is_fatal(&error) => self.fail(error).await,
+                    Followed::Failed(error) => self.on_failed(topic, &error, &mut followers),
+                },
+                Some(question) = self.questions_rx.recv() => self.answer(question),
+                Some(record) = self.keeper_writes.settled() => self.keeper.on_settled(&record),
+                _ = beat.tick() => self.on_beat(),
+            }
+        }
+    }
+
+    /// Looks at the log's set-up until the log can be asked.
+    async fn check_start(&mut self) -> Result<(), LogError> {
+        let Some(check) = self.start_check.take() else {
+            return Ok(());
+        };
+        for failures_in_a_row in 0_u32.. {
+            match check().await {
+                Err(error) if error.is_transient() => {
+                    self.freshness
+                        .on_away(Topic::Announcements, error.to_string());
+                    self.renew_readiness();
+                    self.remind_of_absence();
+                }
+                done => {
+                    self.freshness.on_back(Topic::Announcements);
+                    return done;
+                }
+            }
+            tokio::time::sleep(pause_after(failures_in_a_row)).await;
+        }
+        Ok(())
+    }
+
+    /// An error that no waiting mends, before anything is served, ends the Observer. Afterwards it
+    /// serves on and says that it is stale: what it knows is worth more than a clean exit.
+    fn is_fatal(&self, error: &LogError) -> bool {
+        let is_lasting = matches!(
+            error,
+            LogError::Misconfigured(_) | LogError::Damaged(_) | LogError::InUse(_)
+        );
+        is_lasting && !self.loading.is_loaded()
+    }
+
+    async fn fail(&mut self, error: LogError) {
+        tracing::error!(%error, "the Observer cannot start");
+        self.gate.set_reason(error.to_string());
+        self.loading_tasks.set_base_reason(&error.to_string());
+        self.failed_tx.send_replace(Some(error));
+        std::future::pending().await
+    }
+
+    fn on_event(&mut self, topic: Topic, event: ReadEvent, followers: &mut Followers) {
+        let now = self.now();
+        self.freshness.on_heard(now);
+        match event {
+            ReadEvent::Partitions(count) => {
+                self.folds.set_partitions(topic, count);
+                self.loading.on_partitions(topic, count);
+            }
+            ReadEvent::Bounds { partition, end, .. } => self.on_end(topic, partition, end, now),
+            ReadEvent::Records(records) => {
+                self.freshness.on_back(topic);
+                self.on_records(topic, &records, now);
+            }
+            ReadEvent::CaughtUp {
+                partition,
+                position,
+            } => {
+                self.folds.advance_to(topic, partition, position);
+                self.on_position(topic, partition, now);
+                self.on_end(topic, partition, position, now);
+                self.finish_replay(topic);
+            }
+            ReadEvent::OutOfRange {
+                partition,
+                position,
+            } => {
+                tracing::warn!(
+                    topic = topic.suffix(),
+                    %partition,
+                    %position,
+                    "the log does not continue here any more; reading the topic again from its beginning, nothing is removed"
+                );
+                self.begin_replay(topic, followers);
+            }
+            ReadEvent::Unavailable(reason) => {
+                self.metrics.on_read_error(topic);
+                self.freshness.on_away(topic, reason);
+                self.renew_readiness();
+                self.remind_of_absence();
+            }
+            ReadEvent::Available => {
+                tracing::info!(topic = topic.suffix(), "the log can be read again");
+                self.freshness.on_back(topic);
+            }
+        }
+        self.open_gate();
+    }
+
+    fn on_failed(&mut self, topic: Topic, error: &LogError, followers: &mut Followers) {
+        self.metrics.on_read_error(topic);
+        self.freshness
+            .on_away(topic, format!("{error}; trying again"));
+        self.renew_readiness();
+        self.remind_of_absence();
+        followers.get(topic).reopen(self.folds.positions(topic));
+    }
+
+    fn on_end(&mut self, topic: Topic, partition: PartitionId, end: Offset, now: Duration) {
+        self.freshness.on_back(topic);
+        self.freshness.on_end(topic, partition, end, now);
+        self.loading.on_end(topic, partition, end);
+        self.keeper
+            .on_end(topic, partition, end, &self.folds.logs(), now);
+    }
+
+    fn on_position(&mut self, topic: Topic, partition: PartitionId, now: Duration) {
+        let position = self.folds.position(topic, partition);
+        self.freshness.on_position(topic, partition, position);
+        self.loading.on_position(topic, partition, position, now);
+    }
+
+    /// Any monotonic time.
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+}
+
+/// Lags by topic and partition, as the metrics show them.
+type Lags = BTreeMap<(Topic, PartitionId), u64>;

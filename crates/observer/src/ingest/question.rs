@@ -1,0 +1,195 @@
+//! Questions that only the ingest task can answer, since it alone holds the folds.
+
+use std::collections::VecDeque;
+
+use tokio::sync::{mpsc, oneshot};
+use waypost_core::record::{KeeperId, LogIdentity};
+use waypost_core::{InstanceKey, LogTime, Offset, PartitionId, Timestamp, Topic};
+use waypost_fold::{InstanceView, RejectReason, Role};
+
+use super::Ingest;
+use crate::limits::{QUESTION_TIMEOUT, REFUSED_DEFINITIONS_MAX};
+
+/// The way to ask the ingest task; clones share it.
+#[derive(Clone, Debug)]
+pub struct Questions(mpsc::Sender<Question>);
+
+/// The ingest task has ended or did not answer in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the task that reads the log does not answer; try again, or look at the process's log")]
+pub struct IngestGone;
+
+#[derive(Debug)]
+pub(super) enum Question {
+    Log(oneshot::Sender<LogView>),
+    Instances(Vec<InstanceKey>, oneshot::Sender<Vec<Option<InstanceView>>>),
+}
+
+/// The log as this Observer has read it.
+#[derive(Clone, Debug)]
+pub struct LogView {
+    /// Whether everything that existed at start was read.
+    pub is_loaded: bool,
+    /// Which log the announcements topic is of.
+    pub identity: Option<LogIdentity>,
+    /// Every partition of every topic, in order.
+    pub partitions: Vec<PartitionFacts>,
+    /// What this Observer is to the log's time.
+    pub role: Role,
+    /// Its own id as a keeper.
+    pub own_id: KeeperId,
+    /// Whose tick was read last in partition 0.
+    pub current_keeper: Option<KeeperId>,
+    /// Why the log cannot be read now.
+    pub away: Option<String>,
+    /// When the log took the youngest record read.
+    pub last_append: Option<Timestamp>,
+    /// Records of the config topic that were skipped, the last few.
+    pub refused_definitions: Vec<RefusedRecord>,
+}
+
+/// One partition of one topic.
+#[derive(Clone, Copy, Debug)]
+pub struct PartitionFacts {
+    /// Which topic.
+    pub topic: Topic,
+    /// Which partition.
+    pub partition: PartitionId,
+    /// The offset of the next record to be read.
+    pub position: Offset,
+    /// Where it ends, as the log said last.
+    pub end: Option<Offset>,
+    /// Its age as the ticks count it; `None` before the first.
+    pub log_time: Option<LogTime>,
+    /// Digest of its state (announcements only).
+    pub digest: Option<u64>,
+}
+
+/// A record that was skipped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedRecord {
+    /// Where it stands.
+    pub partition: PartitionId,
+    /// Where it stands.
+    pub offset: Offset,
+    /// Why.
+    pub reason: String,
+}
+
+/// The last few records of the config topic that were skipped.
+#[derive(Debug, Default)]
+pub(super) struct RefusedDefinitions(VecDeque<RefusedRecord>);
+
+impl RefusedDefinitions {
+    pub(super) fn remember(
+        &mut self,
+        partition: PartitionId,
+        offset: Offset,
+        reason: &RejectReason,
+    ) {
+        if self.0.len() == REFUSED_DEFINITIONS_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(RefusedRecord {
+            partition,
+            offset,
+            reason: reason.to_string(),
+        });
+    }
+}
+
+impl Questions {
+    pub(super) fn new(questions_tx: mpsc::Sender<Question>) -> Self {
+        Self(questions_tx)
+    }
+
+    /// The log as it was read.
+    ///
+    /// # Errors
+    /// The ingest task has ended or is busy.
+    pub async fn log(&self) -> Result<LogView, IngestGone> {
+        self.ask(Question::Log).await
+    }
+
+    /// What the log says of these instances, in their order.
+    ///
+    /// # Errors
+    /// The ingest task has ended or is busy.
+    pub async fn instances(
+        &self,
+        keys: Vec<InstanceKey>,
+    ) -> Result<Vec<Option<InstanceView>>, IngestGone> {
+        self.ask(|reply_tx| Question::Instances(keys, reply_tx))
+            .await
+    }
+
+    async fn ask<T>(
+        &self,
+        question: impl FnOnce(oneshot::Sender<T>) -> Question,
+    ) -> Result<T, IngestGone> {
+        let (reply_tx, reply_rx) = oneshot::channel();
+        let asked = async {
+            self.0.send(question(reply_tx)).await.ok()?;
+            reply_rx.await.ok()
+        };
+        match tokio::time::timeout(QUESTION_TIMEOUT, asked).await {
+            Ok(Some(answer)) => Ok(answer),
+            Ok(None) | Err(_) => Err(IngestGone),
+        }
+    }
+}
+
+impl Ingest {
+    /// An asker that has gone is no error.
+    pub(super) fn answer(&self, question: Question) {
+        match question {
+            Question::Log(reply_tx) => {
+                let _ = reply_tx.send(self.log_view());
+            }
+            Question::Instances(keys, reply_tx) => {
+                let found = keys.iter().map(|key| self.folds.announcements.find(key));
+                let _ = reply_tx.send(found.collect());
+            }
+        }
+    }
+
+    fn log_view(&self) -> LogView {
+        let announcements = self.folds.announcements.clock();
+        let first = announcements.find(PartitionId(0));
+        let partitions = Topic::ALL.into_iter().flat_map(|topic| {
+            let clocks = self.folds.clock(topic).iter();
+            clocks.map(move |(partition, clock)| PartitionFacts {
+                topic,
+                partition,
+                position: clock.position(),
+                end: self.freshness.end(topic, partition),
+                log_time: clock.last_tick().map(|_| clock.log_time()),
+                digest: self.digest(topic, partition),
+            })
+        });
+        LogView {
+            is_loaded: self.loading.is_loaded(),
+            identity: announcements.identity(),
+            partitions: partitions.collect(),
+            role: self.keeper.role(),
+            own_id: self.keeper.id(),
+            current_keeper: first
+                .and_then(waypost_fold::clock::PartitionClock::last_tick)
+                .map(|tick| tick.keeper),
+            away: self.freshness.away(),
+            last_append: announcements
+                .iter()
+                .filter_map(|(_, clock)| clock.last_append())
+                .max(),
+            refused_definitions: self.refused_definitions.0.iter().cloned().collect(),
+        }
+    }
+
+    fn digest(&self, topic: Topic, partition: PartitionId) -> Option<u64> {
+        if topic != Topic::Announcements {
+            return None;
+        }
+        let view = self.folds.announcements.find_partition(partition);
+        view.map(|view| view.digest)
+    }
+}

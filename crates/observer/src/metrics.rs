@@ -1,0 +1,98 @@
+//! The Observer's metrics. Labels come from closed sets: types, topics, partitions, kinds and reasons
+//! of this program; never a name, a node id or an address.
+
+mod gateway;
+mod ingest;
+mod streams;
+
+pub use gateway::GatewayMetrics;
+pub use ingest::IngestMetrics;
+pub use streams::StreamMetrics;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _};
+use prometheus_client::metrics::gauge::ConstGauge;
+use waypost_runtime::SharedRegistry;
+use waypost_store::Store;
+
+/// A topic of the log.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TopicLabel {
+    topic: &'static str,
+}
+
+/// Why something did not count.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabel {
+    reason: &'static str,
+}
+
+/// Everything that an Observer counts.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    /// Reading the log and keeping its time.
+    pub ingest: IngestMetrics,
+    /// Streams and what is sent on them.
+    pub streams: StreamMetrics,
+    /// Writing for others.
+    pub gateway: GatewayMetrics,
+}
+
+impl Metrics {
+    /// Makes every metric and registers it, with the sizes of `store` read at each scrape.
+    #[must_use]
+    pub fn register(registry: &SharedRegistry, store: Store) -> Self {
+        registry.with(|registry| {
+            registry.register_collector(Box::new(StoreSizes(store)));
+            Self {
+                ingest: IngestMetrics::register(registry),
+                streams: StreamMetrics::register(registry),
+                gateway: GatewayMetrics::register(registry),
+            }
+        })
+    }
+}
+
+/// Sizes of the store, counted at the scrape.
+#[derive(Debug)]
+struct StoreSizes(Store);
+
+impl Collector for StoreSizes {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let counts = self.0.counts();
+        let sizes = [
+            (
+                "observer_clusters",
+                "Clusters served, implicit ones included",
+                counts.clusters,
+            ),
+            (
+                "observer_implicit_clusters",
+                "Clusters served without a definition",
+                counts.implicit_clusters,
+            ),
+            (
+                "observer_services",
+                "Services with a definition",
+                counts.services,
+            ),
+            ("observer_instances", "Instances served", counts.instances),
+            (
+                "observer_health_ignored_clusters",
+                "Clusters in which too few instances are healthy, so that health is ignored",
+                counts.fail_open_clusters,
+            ),
+            (
+                "observer_removed_instances",
+                "Names of instances that left and are remembered",
+                counts.removed_instances,
+            ),
+        ];
+        for (name, help, count) in sizes {
+            let gauge = ConstGauge::new(i64::try_from(count).unwrap_or(i64::MAX));
+            let metric = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
+            gauge.encode(metric)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,204 @@
+//! Reading the log and keeping its time.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use waypost_core::{PartitionId, RecordKind, Topic};
+use waypost_fold::{GoneCause, Outcome, RefusalReason, RejectReason, VoidReason};
+
+use super::{ReasonLabel, TopicLabel};
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PartitionLabels {
+    topic: &'static str,
+    partition: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabels {
+    topic: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WriteLabels {
+    kind: &'static str,
+    result: &'static str,
+}
+
+/// Counters of the ingest task; clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct IngestMetrics {
+    records: Family<OutcomeLabels, Counter>,
+    refused: Family<ReasonLabel, Counter>,
+    voids: Family<ReasonLabel, Counter>,
+    rejected: Family<ReasonLabel, Counter>,
+    gone: Family<ReasonLabel, Counter>,
+    wrong_partition: Counter,
+    lag_records: Family<PartitionLabels, Gauge>,
+    read_errors: Family<TopicLabel, Counter>,
+    replays: Family<TopicLabel, Counter>,
+    is_ready: Gauge,
+    is_stale: Gauge,
+    is_keeper: Gauge,
+    keeper_writes: Family<WriteLabels, Counter>,
+}
+
+impl IngestMetrics {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let m = Self::default();
+        registry.register(
+            "ingest_records",
+            "Records read from the log, by what became of them",
+            m.records.clone(),
+        );
+        registry.register(
+            "ingest_refused",
+            "Announcements and withdrawals that the order within their key refused",
+            m.refused.clone(),
+        );
+        registry.register(
+            "ingest_void",
+            "Expires and ticks whose claim did not hold",
+            m.voids.clone(),
+        );
+        registry.register(
+            "ingest_rejected",
+            "Records skipped because they are not of the log's form",
+            m.rejected.clone(),
+        );
+        registry.register(
+            "ingest_gone",
+            "Instances that left, by which statement",
+            m.gone.clone(),
+        );
+        registry.register(
+            "ingest_wrong_partition",
+            "Keys that were announced in a partition that is not their own",
+            m.wrong_partition.clone(),
+        );
+        registry.register(
+            "ingest_lag_records",
+            "Records known to exist that were not read yet",
+            m.lag_records.clone(),
+        );
+        registry.register(
+            "ingest_read_errors",
+            "Times that reading a topic failed or broke off",
+            m.read_errors.clone(),
+        );
+        registry.register(
+            "ingest_replays",
+            "Times that a topic was read again from its beginning",
+            m.replays.clone(),
+        );
+        registry.register(
+            "observer_ready",
+            "1 once everything that existed at start was read",
+            m.is_ready.clone(),
+        );
+        registry.register(
+            "observer_stale",
+            "1 while what is served may be out of date",
+            m.is_stale.clone(),
+        );
+        registry.register(
+            "keeper_active",
+            "1 while this Observer keeps the log's time",
+            m.is_keeper.clone(),
+        );
+        registry.register(
+            "keeper_writes",
+            "Records that this Observer wrote on its own account",
+            m.keeper_writes.clone(),
+        );
+        m
+    }
+
+    /// A record was read.
+    pub fn on_record(&self, topic: Topic, outcome: &Outcome) {
+        let labels = OutcomeLabels {
+            topic: topic.suffix(),
+            outcome: match outcome {
+                Outcome::Changed => "changed",
+                Outcome::Unchanged => "unchanged",
+                Outcome::Refused(_) => "refused",
+                Outcome::Void(_) => "void",
+                Outcome::Rejected(_) => "rejected",
+                Outcome::Control => "control",
+                Outcome::Ignored => "ignored",
+                Outcome::AlreadyRead => "already_read",
+            },
+        };
+        self.records.get_or_create(&labels).inc();
+    }
+
+    /// An announcement or withdrawal was refused.
+    pub fn on_refused(&self, reason: RefusalReason) {
+        count(&self.refused, reason.as_str());
+    }
+
+    /// An expire or tick was void.
+    pub fn on_void(&self, reason: VoidReason) {
+        count(&self.voids, reason.as_str());
+    }
+
+    /// A record was skipped.
+    pub fn on_rejected(&self, reason: &RejectReason) {
+        count(&self.rejected, reason.as_str());
+    }
+
+    /// An instance left.
+    pub fn on_gone(&self, cause: GoneCause) {
+        count(&self.gone, cause.as_str());
+    }
+
+    /// A key was announced in a partition that is not its own.
+    pub fn on_wrong_partition(&self) {
+        self.wrong_partition.inc();
+    }
+
+    /// How many records of a partition were not read yet.
+    pub fn set_lag(&self, topic: Topic, partition: PartitionId, records: u64) {
+        let labels = PartitionLabels {
+            topic: topic.suffix(),
+            partition: partition.0,
+        };
+        let lag = i64::try_from(records).unwrap_or(i64::MAX);
+        self.lag_records.get_or_create(&labels).set(lag);
+    }
+
+    /// Reading a topic failed.
+    pub fn on_read_error(&self, topic: Topic) {
+        let topic = topic.suffix();
+        self.read_errors.get_or_create(&TopicLabel { topic }).inc();
+    }
+
+    /// A topic is read again from its beginning.
+    pub fn on_replay(&self, topic: Topic) {
+        let topic = topic.suffix();
+        self.replays.get_or_create(&TopicLabel { topic }).inc();
+    }
+
+    /// Whether it is ready, whether it is stale, whether it keeps the log's time.
+    pub fn set_state(&self, is_ready: bool, is_stale: bool, is_keeper: bool) {
+        self.is_ready.set(i64::from(is_ready));
+        self.is_stale.set(i64::from(is_stale));
+        self.is_keeper.set(i64::from(is_keeper));
+    }
+
+    /// A record of this Observer's own was taken by the log, or was not.
+    pub fn on_keeper_write(&self, kind: RecordKind, is_taken: bool) {
+        let labels = WriteLabels {
+            kind: kind.as_str(),
+            result: if is_taken { "taken" } else { "failed" },
+        };
+        self.keeper_writes.get_or_create(&labels).inc();
+    }
+}
+
+fn count(family: &Family<ReasonLabel, Counter>, reason: &'static str) {
+    family.get_or_create(&ReasonLabel { reason }).inc();
+}

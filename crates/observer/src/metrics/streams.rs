@@ -1,0 +1,272 @@
+//! Streams and what is sent on them, from the events of the xDS engine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use waypost_core::ResourceType;
+use waypost_runtime::WallClock;
+use waypost_xds::{Event, EventHandler, RequestKind, Transport};
+
+use super::ReasonLabel;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TypeLabel {
+    type_url: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TransportLabel {
+    transport: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    type_url: &'static str,
+    kind: &'static str,
+}
+
+/// Upper ends of the buckets, seconds: fine below the second in which a change should arrive.
+const DELAY_BUCKETS: [f64; 14] = [
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0,
+];
+
+/// Counters of streams; clones share them. What is counted for every response is found by type
+/// without a lookup.
+#[derive(Clone, Debug)]
+pub struct StreamMetrics {
+    streams: Family<TransportLabel, Gauge>,
+    streams_ended: Family<ReasonLabel, Counter>,
+    streams_refused: Family<ReasonLabel, Counter>,
+    requests: Family<RequestLabels, Counter>,
+    pushes: PerType<Counter>,
+    pushed_resources: PerType<Counter>,
+    pushed_removals: PerType<Counter>,
+    pushed_bytes: Counter,
+    nacks: PerType<Counter>,
+    propagation_delay: PerType<Histogram>,
+    over_max_size: Family<ReasonLabel, Counter>,
+    wildcards_refused: PerType<Counter>,
+}
+
+/// One metric for each type, and one for types that are not served.
+#[derive(Clone, Debug)]
+struct PerType<M>(Arc<[M]>);
+
+impl<M: Clone> PerType<M> {
+    /// Takes every member out of a family, so that all are shown from the first scrape on.
+    fn of<C>(family: &Family<TypeLabel, M, C>) -> Self
+    where
+        C: prometheus_client::metrics::family::MetricConstructor<M>,
+    {
+        let urls = ResourceType::ALL.map(ResourceType::type_url);
+        let all = urls.into_iter().chain(["other"]);
+        let metrics = all.map(|type_url| family.get_or_create_owned(&TypeLabel { type_url }));
+        Self(metrics.collect())
+    }
+
+    fn get(&self, resource_type: Option<ResourceType>) -> &M {
+        let index = resource_type.map_or(ResourceType::ALL.len(), |t| t as usize);
+        &self.0[index]
+    }
+}
+
+impl StreamMetrics {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let counters = |registry: &mut Registry, name: &str, help: &str| {
+            let family = Family::<TypeLabel, Counter>::default();
+            registry.register(name, help, family.clone());
+            PerType::of(&family)
+        };
+        let delays =
+            Family::<TypeLabel, Histogram, fn() -> Histogram>::new_with_constructor(|| {
+                Histogram::new(DELAY_BUCKETS)
+            });
+        registry.register(
+            "observer_propagation_delay_seconds",
+            "From a change's time of origin to its write on a stream, by two machines' clocks",
+            delays.clone(),
+        );
+        let m = Self {
+            streams: Family::default(),
+            streams_ended: Family::default(),
+            streams_refused: Family::default(),
+            requests: Family::default(),
+            pushes: counters(registry, "observer_pushes", "Responses written"),
+            pushed_resources: counters(
+                registry,
+                "observer_pushed_resources",
+                "Resources in responses written",
+            ),
+            pushed_removals: counters(
+                registry,
+                "observer_pushed_removals",
+                "Removals in responses written",
+            ),
+            pushed_bytes: Counter::default(),
+            nacks: counters(
+                registry,
+                "observer_nacks",
+                "Responses that clients rejected",
+            ),
+            propagation_delay: PerType::of(&delays),
+            over_max_size: Family::default(),
+            wildcards_refused: counters(
+                registry,
+                "observer_wildcards_refused",
+                "Subscriptions to everything of a type that the settings refuse",
+            ),
+        };
+        registry.register("observer_streams", "Open streams", m.streams.clone());
+        registry.register(
+            "observer_streams_ended",
+            "Streams that ended, by why",
+            m.streams_ended.clone(),
+        );
+        registry.register(
+            "observer_streams_refused",
+            "Streams and connections refused before their first response, by why",
+            m.streams_refused.clone(),
+        );
+        registry.register("observer_requests", "Requests read", m.requests.clone());
+        registry.register(
+            "observer_pushed_bytes",
+            "Bytes of responses written, frames included",
+            m.pushed_bytes.clone(),
+        );
+        registry.register(
+            "observer_over_max_size",
+            "Resources left out, sets sent whole and requests refused because of their size",
+            m.over_max_size.clone(),
+        );
+        m
+    }
+
+    /// The handler that the xDS engine tells; `clock` gives the end of each propagation.
+    #[must_use]
+    pub fn to_handler(&self, clock: WallClock) -> StreamEvents {
+        StreamEvents {
+            metrics: self.clone(),
+            clock,
+        }
+    }
+}
+
+/// Counts the engine's events.
+#[derive(Debug)]
+pub struct StreamEvents {
+    metrics: StreamMetrics,
+    clock: WallClock,
+}
+
+impl EventHandler for StreamEvents {
+    fn on_event(&self, event: &Event<'_>) {
+        let m = &self.metrics;
+        match *event {
+            Event::StreamOpened { transport } => {
+                m.open(transport).inc();
+            }
+            Event::StreamEnded {
+                transport, reason, ..
+            } => {
+                m.open(transport).dec();
+                count(&m.streams_ended, reason.label());
+            }
+            Event::Refused { reason } => count(&m.streams_refused, reason.label()),
+            Event::RequestReceived {
+                resource_type,
+                kind,
+                ..
+            } => m.on_request(resource_type, kind),
+            Event::Rejected {
+                resource_type,
+                node_id,
+                message,
+            } => m.on_nack(resource_type, node_id, message),
+            Event::ResponseSent {
+                resource_type,
+                resources,
+                removed,
+                bytes,
+                ..
+            } => {
+                m.pushes.get(resource_type).inc();
+                let sent = m.pushed_resources.get(resource_type);
+                sent.inc_by(resources as u64);
+                let removals = m.pushed_removals.get(resource_type);
+                removals.inc_by(removed as u64);
+                m.pushed_bytes.inc_by(bytes as u64);
+            }
+            Event::ChangeSent {
+                resource_type,
+                origin,
+            } => {
+                let delay_ms = self.clock.now().millis_since(origin).max(0);
+                let delay = Duration::from_millis(delay_ms.unsigned_abs());
+                let delays = m.propagation_delay.get(Some(resource_type));
+                delays.observe(delay.as_secs_f64());
+            }
+            Event::RequestOverMaxSize { .. }
+            | Event::ResourceOverMaxSize { .. }
+            | Event::SetOverMaxSize { .. } => m.on_over_max_size(event),
+            Event::WildcardRefused { resource_type } => {
+                m.wildcards_refused.get(Some(resource_type)).inc();
+            }
+        }
+    }
+}
+
+impl StreamMetrics {
+    fn open(&self, transport: Transport) -> Gauge {
+        let transport = transport.label();
+        let streams = &self.streams;
+        streams.get_or_create_owned(&TransportLabel { transport })
+    }
+
+    fn on_request(&self, resource_type: Option<ResourceType>, kind: RequestKind) {
+        let labels = RequestLabels {
+            type_url: resource_type.map_or("other", ResourceType::type_url),
+            kind: kind.label(),
+        };
+        self.requests.get_or_create(&labels).inc();
+    }
+
+    fn on_nack(&self, resource_type: ResourceType, node_id: &str, message: &str) {
+        self.nacks.get(Some(resource_type)).inc();
+        let type_url = resource_type.type_url();
+        tracing::warn!(type_url, node_id, message, "a client rejected a response");
+    }
+
+    fn on_over_max_size(&self, event: &Event<'_>) {
+        match *event {
+            Event::RequestOverMaxSize { peer, bytes } => {
+                count(&self.over_max_size, "request");
+                tracing::warn!(%peer, bytes, "a request over the size limit ended its stream");
+            }
+            Event::ResourceOverMaxSize {
+                resource_type,
+                name,
+                bytes,
+            } => {
+                count(&self.over_max_size, "resource");
+                let type_url = resource_type.type_url();
+                tracing::warn!(
+                    type_url,
+                    name,
+                    bytes,
+                    "a resource too large to send was left out"
+                );
+            }
+            _ => count(&self.over_max_size, "set"),
+        }
+    }
+}
+
+fn count(family: &Family<ReasonLabel, Counter>, reason: &'static str) {
+    family.get_or_create(&ReasonLabel { reason }).inc();
+}
