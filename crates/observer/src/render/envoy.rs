@@ -100,7 +100,10 @@ pub fn cluster(name: &str, outline: &ClusterOutline) -> Rendered {
             eds_config: Some(ads()),
             ..cluster::cluster::EdsClusterConfig::default()
         }),
-        connect_timeout: protobuf::Duration::try_from(CONNECT_TIMEOUT).ok(),
+        connect_timeout: Some(protobuf::Duration {
+            seconds: i64::try_from(CONNECT_TIMEOUT.as_secs()).unwrap_or(i64::MAX),
+            nanos: 0,
+        }),
         lb_policy: cluster::cluster::LbPolicy::RoundRobin.into(),
         ..cluster::Cluster::default()
     };
