@@ -229,11 +229,12 @@ mod tests {
         let mut acks = AckState::default();
         acks.sent(first);
         acks.sent(second);
+        let error = mk_error();
         let mut judge = |nonce: &str, error| acks.judge(Transport::Delta, nonce, error);
         assert_eq!(judge(&first.to_string(), None), Verdict::Ack);
-        assert_eq!(judge(&foreign, Some(&mk_error())), Verdict::Stale);
-        assert_eq!(judge("bogus", Some(&mk_error())), Verdict::Stale);
-        assert_eq!(judge(&second.to_string(), Some(&mk_error())), Verdict::Nack);
+        assert_eq!(judge(&foreign, Some(&error)), Verdict::Stale);
+        assert_eq!(judge("bogus", Some(&error)), Verdict::Stale);
+        assert_eq!(judge(&second.to_string(), Some(&error)), Verdict::Nack);
         assert_eq!(acks.view(ResourceType::Cluster).nacks, 1);
     }
 }

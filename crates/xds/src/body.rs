@@ -45,7 +45,7 @@ impl AdsBody {
         handle: Arc<StreamHandle>,
         incoming: Incoming,
     ) -> Self {
-        let first_request_by = handle.opened_at + server.settings.first_request_timeout;
+        let first_request_by = handle.opened_at + server.engine.settings.first_request_timeout;
         Self {
             state: State::Open(Box::new(OpenStream {
                 server,
@@ -139,7 +139,7 @@ impl OpenStream {
 
     /// Applies the requests that have arrived; true if there may be more.
     fn read_requests(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
-        let bytes_max = self.server.settings.request_bytes_max;
+        let bytes_max = self.server.engine.settings.request_bytes_max;
         for _ in 0..REQUESTS_PER_POLL_MAX {
             let message = self.reader.next_message(bytes_max);
             match message.map_err(|error| self.frame_end(error))? {
@@ -162,7 +162,7 @@ impl OpenStream {
         self.first_request_by = None;
         let mut stream = self.handle.stream.lock();
         stream
-            .on_message(message)
+            .on_message(message, Instant::now())
             .map_err(|status| (EndReason::BadRequest(status.code), status))
     }
 
@@ -171,10 +171,13 @@ impl OpenStream {
             FrameError::Compressed => Code::Unimplemented,
             FrameError::Flag(_) => Code::InvalidArgument,
             FrameError::TooLarge { bytes, .. } => {
-                self.server.events.on_event(&Event::RequestOverMaxSize {
-                    peer: self.handle.peer,
-                    bytes,
-                });
+                self.server
+                    .engine
+                    .events
+                    .on_event(&Event::RequestOverMaxSize {
+                        peer: self.handle.peer,
+                        bytes,
+                    });
                 Code::ResourceExhausted
             }
         };

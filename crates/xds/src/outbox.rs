@@ -50,14 +50,6 @@ impl Pending {
         self.by_name.is_empty()
     }
 
-    pub(crate) fn has_asked(&self) -> bool {
-        self.by_name.values().any(|why| *why == Why::Asked)
-    }
-
-    pub(crate) fn names(&self) -> impl Iterator<Item = &ResourceName> {
-        self.by_name.keys()
-    }
-
     /// Takes everything, in name order, and gives the memory back.
     pub(crate) fn take_sorted(&mut self) -> Vec<(ResourceName, Why)> {
         let mut names: Vec<_> = std::mem::take(&mut self.by_name).into_iter().collect();

@@ -19,7 +19,8 @@ use crate::outbox::Outbox;
 use crate::registry::{StreamHandle, StreamId, StreamRegistry};
 use crate::settings::AdsSettings;
 use crate::status::{Code, Status};
-use crate::stream::{Stream, StreamConfig};
+use crate::stream::Stream;
+use crate::substream::Engine;
 
 /// The xDS server: both variants of ADS and the per-type services over one engine. Clones share
 /// everything.
@@ -30,9 +31,7 @@ pub struct AdsServer {
 
 /// What all streams of a server share.
 pub(crate) struct ServerCore {
-    pub(crate) settings: Arc<AdsSettings>,
-    pub(crate) events: Arc<dyn EventHandler>,
-    locator: Arc<dyn ResourceLocator>,
+    pub(crate) engine: Arc<Engine>,
     streams: StreamRegistry,
     /// Streams let in and not yet closed.
     open: AtomicUsize,
@@ -60,9 +59,7 @@ impl AdsServer {
         settings.response_bytes_max = settings.response_bytes_max.max(RESPONSE_BYTES_MAX_FLOOR);
         Self {
             core: Arc::new(ServerCore {
-                settings: Arc::new(settings),
-                events,
-                locator,
+                engine: Arc::new(Engine::new(locator, settings, events)),
                 streams: StreamRegistry::default(),
                 open: AtomicUsize::new(0),
                 next_id: AtomicU64::new(1),
@@ -81,7 +78,7 @@ impl AdsServer {
     /// The settings in force.
     #[must_use]
     pub fn settings(&self) -> &AdsSettings {
-        &self.core.settings
+        &self.core.engine.settings
     }
 
     /// Whether `path` is one of the methods that [`call`](Self::call) answers.
@@ -112,7 +109,7 @@ impl AdsServer {
             return (refusal(&status), None);
         }
         if let Err((reason, status)) = self.core.admit() {
-            self.core.events.on_event(&Event::Refused { reason });
+            self.core.engine.events.on_event(&Event::Refused { reason });
             return (refusal(&status), None);
         }
         let handle = self.core.open(route, peer);
@@ -146,12 +143,12 @@ impl AdsServer {
 
     /// Cuts off the streams whose clients do not read; the listener calls it now and then.
     pub(crate) fn cut_off_stalled(&self) {
-        let timeout = self.core.settings.stall_timeout;
+        let timeout = self.core.engine.settings.stall_timeout;
         self.core.streams.cut_off_stalled(timeout);
     }
 
     pub(crate) fn events(&self) -> &dyn EventHandler {
-        &*self.core.events
+        &*self.core.engine.events
     }
 }
 
@@ -162,11 +159,11 @@ impl ServerCore {
             let status = Status::new(Code::Unavailable, text);
             return Err((RefusalReason::Draining, status));
         }
-        if let Some(why) = self.locator.not_loaded() {
+        if let Some(why) = self.engine.locator.not_loaded() {
             let status = Status::new(Code::Unavailable, format!("not loaded yet: {why}"));
             return Err((RefusalReason::NotLoaded, status));
         }
-        let max = self.settings.streams_max;
+        let max = self.engine.settings.streams_max;
         let taken = self
             .open
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |open| {
@@ -185,15 +182,13 @@ impl ServerCore {
     fn open(&self, route: Route, peer: SocketAddr) -> Arc<StreamHandle> {
         let id = StreamId(self.next_id.fetch_add(1, Ordering::Relaxed));
         let outbox = Arc::new(Outbox::default());
-        let stream = Stream::new(StreamConfig {
-            transport: route.transport,
-            only_type: route.resource_type,
-            locator: Arc::clone(&self.locator),
-            settings: Arc::clone(&self.settings),
-            events: Arc::clone(&self.events),
-            outbox: Arc::clone(&outbox),
-            nonce_seed: self.nonce_seed.wrapping_add(id.0 << 32),
-        });
+        let stream = Stream::new(
+            Arc::clone(&self.engine),
+            Arc::clone(&outbox),
+            route.transport,
+            route.resource_type,
+            self.nonce_seed.wrapping_add(id.0 << 32),
+        );
         let handle = Arc::new(StreamHandle {
             id,
             peer,
@@ -205,7 +200,7 @@ impl ServerCore {
             task: OnceLock::new(),
         });
         self.streams.insert(&handle);
-        self.events.on_event(&Event::StreamOpened {
+        self.engine.events.on_event(&Event::StreamOpened {
             transport: route.transport,
         });
         handle
@@ -215,7 +210,7 @@ impl ServerCore {
     pub(crate) fn close(&self, handle: &StreamHandle, reason: EndReason) {
         self.streams.remove(handle.id);
         self.open.fetch_sub(1, Ordering::AcqRel);
-        self.events.on_event(&Event::StreamEnded {
+        self.engine.events.on_event(&Event::StreamEnded {
             transport: handle.transport,
             reason,
             age: handle.opened_at.elapsed(),

@@ -1,74 +1,422 @@
-//! One stream as a state machine without I/O: requests in, responses out.
+//! One stream as a state machine without I/O: requests in, responses out. What is said is decided
+//! when a response is taken out, from the locator and the subscriptions of that moment.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use prost::Message as _;
 use tokio::time::Instant;
-use waypost_core::{ResourceLocator, ResourceType, Variant};
+use waypost_core::{ResourceType, Variant};
 
+use crate::ack::{NonceSource, Verdict};
 use crate::buf::MessageBuf;
-use crate::events::{EventHandler, Transport};
-use crate::node::NodeInfo;
-use crate::outbox::Outbox;
+use crate::events::{Event, RequestKind, Transport};
+use crate::node::{NodeInfo, read_node};
+use crate::outbox::{Outbox, Why};
 use crate::registry::TypeView;
-use crate::settings::AdsSettings;
-use crate::status::Status;
+use crate::request::{DeltaRequest, Request, SotwRequest};
+use crate::responder::{Answer, AnswerType, Content, Entry};
+use crate::status::{Code, Status};
+use crate::substream::{Draft, Engine, Phase, Scene, Substream};
+use crate::unknown::UnknownTypes;
 
-/// What a stream is made from.
-pub(crate) struct StreamConfig {
-    pub(crate) transport: Transport,
-    pub(crate) only_type: Option<ResourceType>,
-    pub(crate) locator: Arc<dyn ResourceLocator>,
-    pub(crate) settings: Arc<AdsSettings>,
-    pub(crate) events: Arc<dyn EventHandler>,
-    pub(crate) outbox: Arc<Outbox>,
-    pub(crate) nonce_seed: u64,
-}
+const TYPES: usize = ResourceType::ALL.len();
 
 /// One stream.
 pub(crate) struct Stream {
-    config: StreamConfig,
-    node: Option<NodeInfo>,
+    engine: Arc<Engine>,
+    outbox: Arc<Outbox>,
+    transport: Transport,
+    /// The only type of a per-type service.
+    only_type: Option<ResourceType>,
+    node: Option<Box<NodeInfo>>,
     variant: Variant,
+    substreams: [Option<Box<Substream>>; TYPES],
+    unknown: UnknownTypes,
+    nonces: NonceSource,
+    /// An answer of which some messages are still to be sent.
+    unfinished: Option<Answer>,
+    /// Since when removals have been kept back.
+    holding_since: Option<Instant>,
 }
 
 impl Stream {
-    pub(crate) fn new(config: StreamConfig) -> Self {
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        outbox: Arc<Outbox>,
+        transport: Transport,
+        only_type: Option<ResourceType>,
+        nonce_seed: u64,
+    ) -> Self {
         Self {
-            config,
+            engine,
+            outbox,
+            transport,
+            only_type,
             node: None,
             variant: Variant::default(),
+            substreams: [const { None }; TYPES],
+            unknown: UnknownTypes::default(),
+            nonces: NonceSource::new(nonce_seed),
+            unfinished: None,
+            holding_since: None,
         }
     }
 
     /// Applies the bytes of one request. An error ends the stream.
-    pub(crate) fn on_message(&mut self, _message: Bytes) -> Result<(), Status> {
-        Ok(())
+    pub(crate) fn on_message(&mut self, message: Bytes, now: Instant) -> Result<(), Status> {
+        let bytes = message.len();
+        let malformed = |error: prost::DecodeError| {
+            Status::new(Code::InvalidArgument, format!("malformed request: {error}"))
+        };
+        let mut request = match self.transport {
+            Transport::Delta => DeltaRequest::decode(message).map(Request::Delta),
+            Transport::Sotw => SotwRequest::decode(message).map(Request::Sotw),
+        }
+        .map_err(malformed)?;
+        if let Some(node) = request.take_node()
+            && self.node.is_none()
+        {
+            let (node, variant) = read_node(&node).map_err(malformed)?;
+            self.node = Some(Box::new(node));
+            self.variant = variant;
+        }
+        self.on_request(request, bytes, now)
     }
 
-    /// The next response, decided now; `None` if there is nothing to say.
-    pub(crate) fn next_response(&mut self, _now: Instant) -> Option<MessageBuf> {
-        let _ = &self.config;
-        None
+    fn on_request(&mut self, request: Request, bytes: usize, now: Instant) -> Result<(), Status> {
+        let Some(resource_type) = self.type_of(&request)? else {
+            self.report_request(None, RequestKind::Subscribe, bytes);
+            self.unknown.on_request(request);
+            return Ok(());
+        };
+        let verdict = self.judge(resource_type, &request);
+        let kind = match verdict {
+            Verdict::None => RequestKind::Subscribe,
+            Verdict::Ack => RequestKind::Ack,
+            Verdict::Nack => RequestKind::Nack,
+            Verdict::Stale if request.response_nonce().is_empty() => RequestKind::Subscribe,
+            Verdict::Stale => RequestKind::Stale,
+        };
+        self.report_request(Some(resource_type), kind, bytes);
+        let transport = self.transport;
+        let (scene, substreams) = self.parts();
+        let substream = substreams[resource_type as usize]
+            .get_or_insert_with(|| Box::new(Substream::new(transport, resource_type)));
+        match (&mut **substream, request) {
+            (Substream::Delta(delta), Request::Delta(request)) => delta.on_request(&scene, request),
+            (Substream::Sotw(sotw), Request::Sotw(request)) if verdict == Verdict::Stale => {
+                sotw.on_stale_names(request.resource_names, now);
+            }
+            (Substream::Sotw(sotw), Request::Sotw(request)) => {
+                sotw.on_names(&scene, request.resource_names);
+            }
+            (Substream::Delta(_), Request::Sotw(_)) | (Substream::Sotw(_), Request::Delta(_)) => {}
+        }
+        self.check_names()
+    }
+
+    /// The next response; `None` if there is nothing to say.
+    pub(crate) fn next_response(&mut self, now: Instant) -> Option<MessageBuf> {
+        self.take_marks(now);
+        if let Some(message) = self.next_chunk() {
+            return Some(message);
+        }
+        let answer = match self.unknown.next(self.engine.responder(self.transport)) {
+            Some(answer) => answer,
+            None => self.next_answer(now)?,
+        };
+        self.unfinished = Some(answer);
+        self.next_chunk()
     }
 
     /// When `next_response` should be asked again although nothing happened.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        None
+        let held = self
+            .holding_since
+            .map(|since| since + self.engine.settings.removal_hold);
+        let stale = self
+            .substreams
+            .iter()
+            .flatten()
+            .filter_map(|s| s.deadline());
+        stale.chain(held).min()
     }
 
     /// Ends all subscriptions.
-    pub(crate) fn close(&mut self) {}
+    pub(crate) fn close(&mut self) {
+        let (scene, substreams) = self.parts();
+        for substream in substreams.iter_mut().flatten() {
+            let subscriptions = &mut substream.common_mut().subscriptions;
+            subscriptions.clear(&scene.registrar());
+        }
+        self.unfinished = None;
+    }
 
     pub(crate) fn node(&self) -> Option<&NodeInfo> {
-        self.node.as_ref()
+        self.node.as_deref()
     }
 
     pub(crate) fn variant(&self) -> Variant {
         self.variant
     }
 
-    pub(crate) fn view(&self, _names_max: usize) -> Vec<TypeView> {
-        Vec::new()
+    pub(crate) fn view(&self, names_max: usize) -> Vec<TypeView> {
+        let substreams = self.substreams.iter().flatten();
+        substreams
+            .map(|substream| {
+                let common = substream.common();
+                TypeView {
+                    acks: common.acks.view(common.resource_type),
+                    subscriptions: common.subscriptions.len(),
+                    names: common.subscriptions.names(names_max),
+                }
+            })
+            .collect()
+    }
+
+    /// The parts that rules work with, borrowed apart.
+    fn parts(&mut self) -> (Scene<'_>, &mut [Option<Box<Substream>>; TYPES]) {
+        let scene = Scene {
+            engine: &self.engine,
+            outbox: &self.outbox,
+            variant: self.variant,
+        };
+        (scene, &mut self.substreams)
+    }
+
+    fn type_of(&self, request: &Request) -> Result<Option<ResourceType>, Status> {
+        let type_url = request.type_url();
+        let invalid = |text: String| Err(Status::new(Code::InvalidArgument, text));
+        match self.only_type {
+            Some(only) if type_url.is_empty() || type_url == only.type_url() => Ok(Some(only)),
+            Some(only) => invalid(format!(
+                "type_url {type_url:?} on a stream of {:?}",
+                only.type_url()
+            )),
+            None if type_url.is_empty() => {
+                invalid("type_url is missing; it is required on an aggregated stream".to_owned())
+            }
+            None => Ok(ResourceType::from_type_url(type_url)),
+        }
+    }
+
+    fn judge(&mut self, resource_type: ResourceType, request: &Request) -> Verdict {
+        let Some(substream) = self.substreams[resource_type as usize].as_deref_mut() else {
+            return Verdict::None;
+        };
+        let acks = &mut substream.common_mut().acks;
+        let nonce = request.response_nonce();
+        let verdict = acks.judge(self.transport, nonce, request.error_detail());
+        if verdict == Verdict::Nack {
+            self.engine.events.on_event(&Event::Rejected {
+                resource_type,
+                node_id: self.node.as_ref().map_or("", |node| &node.id),
+                message: acks.last_error().unwrap_or_default(),
+            });
+            substream.on_nack();
+        }
+        verdict
+    }
+
+    fn check_names(&self) -> Result<(), Status> {
+        let substreams = self.substreams.iter().flatten();
+        let names: usize = substreams.map(|s| s.common().subscriptions.len()).sum();
+        let max = self.engine.settings.names_per_stream_max;
+        if names <= max {
+            return Ok(());
+        }
+        let text = format!(
+            "{names} names on one stream are over the limit of {max} (setting names_per_stream_max)"
+        );
+        Err(Status::new(Code::ResourceExhausted, text))
+    }
+
+    fn report_request(&self, resource_type: Option<ResourceType>, kind: RequestKind, bytes: usize) {
+        self.engine.events.on_event(&Event::RequestReceived {
+            transport: self.transport,
+            resource_type,
+            kind,
+            bytes,
+        });
+    }
+
+    /// Sorts what changed into the substreams that want it.
+    fn take_marks(&mut self, now: Instant) {
+        let marks = self.outbox.take();
+        let (scene, substreams) = self.parts();
+        for (resource_type, name) in marks {
+            if let Some(substream) = &mut substreams[resource_type as usize] {
+                substream.mark(name, Why::Changed);
+            }
+        }
+        for substream in substreams.iter_mut().flatten() {
+            if let Substream::Sotw(sotw) = &mut **substream {
+                sotw.apply_stale_names(&scene, now);
+            }
+        }
+    }
+
+    /// The answer that is due first: types in make-before-break order (xDS protocol, "Eventual
+    /// consistency considerations"), then the removals that waited for them.
+    fn next_answer(&mut self, now: Instant) -> Option<Answer> {
+        let hold = self.must_hold(now);
+        for resource_type in ResourceType::ALL {
+            if let Some(answer) = self.answer(resource_type, Phase::Make { hold }) {
+                self.note_held(now);
+                return Some(answer);
+            }
+        }
+        self.note_held(now);
+        if self.holding_since.is_none() || self.must_hold(now) {
+            return None;
+        }
+        for resource_type in ResourceType::ALL {
+            let substream = self.substreams[resource_type as usize].as_deref();
+            if !substream.is_some_and(Substream::holds_removals) {
+                continue;
+            }
+            if let Some(answer) = self.answer(resource_type, Phase::Break) {
+                self.note_held(now);
+                return Some(answer);
+            }
+        }
+        self.note_held(now);
+        None
+    }
+
+    /// Whether removals of clusters have to wait: listeners or routes without them are still to be
+    /// sent, or have not been confirmed, and the time for that is not over.
+    fn must_hold(&self, now: Instant) -> bool {
+        let referrers = [ResourceType::Listener, ResourceType::RouteConfiguration];
+        let is_busy = |resource_type: ResourceType| {
+            let substream = self.substreams[resource_type as usize].as_deref();
+            substream.is_some_and(|s| s.has_pending() || s.common().acks.is_awaited())
+        };
+        let hold = self.engine.settings.removal_hold;
+        let in_time = self.holding_since.is_none_or(|since| now < since + hold);
+        in_time && referrers.into_iter().any(is_busy)
+    }
+
+    fn note_held(&mut self, now: Instant) {
+        let holds = self.substreams.iter().flatten().any(|s| s.holds_removals());
+        self.holding_since = holds.then(|| self.holding_since.unwrap_or(now));
+    }
+
+    fn answer(&mut self, resource_type: ResourceType, phase: Phase) -> Option<Answer> {
+        let (scene, substreams) = self.parts();
+        let substream = substreams[resource_type as usize].as_deref_mut()?;
+        let draft = substream.gather(&scene, phase)?;
+        self.rewarm(resource_type, &draft);
+        let of = AnswerType::Known(resource_type);
+        let responder = self.engine.responder(self.transport);
+        let chunks = if draft.is_whole {
+            VecDeque::from([draft.entries])
+        } else {
+            responder.pack(of.type_url(), draft.entries)
+        };
+        Some(Answer {
+            of,
+            version: draft.version,
+            chunks,
+        })
+    }
+
+    /// A cluster that is new or changed at the client is of no use to it until its endpoints come
+    /// again, even if they are the same (xDS protocol, "Resource warming").
+    fn rewarm(&mut self, resource_type: ResourceType, draft: &Draft) {
+        if resource_type != ResourceType::Cluster {
+            return;
+        }
+        let endpoints = ResourceType::ClusterLoadAssignment as usize;
+        let Some(substream) = self.substreams[endpoints].as_deref_mut() else {
+            return;
+        };
+        let common = substream.common_mut();
+        for name in &draft.renewed {
+            if common.subscriptions.has_explicit(name) {
+                common.pending.add(name.clone(), Why::Asked);
+            }
+        }
+    }
+
+    /// Encodes the next message of the answer that was begun.
+    fn next_chunk(&mut self) -> Option<MessageBuf> {
+        let mut answer = self.unfinished.take()?;
+        let mut entries = answer.chunks.pop_front()?;
+        let resource_type = answer.of.resource_type();
+        let substream =
+            resource_type.and_then(|t| self.substreams[t as usize].is_some().then_some(t));
+        if let Some(resource_type) = substream {
+            entries = self.refresh(resource_type, entries);
+        }
+        let remaining = u32::try_from(answer.chunks.len()).unwrap_or(u32::MAX);
+        let nonce = self.nonces.next(remaining);
+        if let Some(resource_type) = resource_type
+            && let Some(substream) = &mut self.substreams[resource_type as usize]
+        {
+            substream.common_mut().acks.sent(nonce);
+        }
+        let responder = self.engine.responder(self.transport);
+        let (message, bytes) = responder.encode(&answer.of, answer.version, nonce, &entries);
+        self.report_response(resource_type, &entries, bytes);
+        if !answer.chunks.is_empty() {
+            self.unfinished = Some(answer);
+        }
+        Some(message)
+    }
+
+    /// Looks again at the entries of a message that had to wait for others.
+    fn refresh(&mut self, resource_type: ResourceType, entries: Vec<Entry>) -> Vec<Entry> {
+        let (scene, substreams) = self.parts();
+        let Some(substream) = substreams[resource_type as usize].as_deref_mut() else {
+            return entries;
+        };
+        let looked_at = entries.into_iter().filter_map(|entry| match substream {
+            Substream::Delta(delta) => delta.refresh(&scene, entry),
+            Substream::Sotw(sotw) => sotw.refresh(&scene, entry),
+        });
+        looked_at.collect()
+    }
+
+    fn report_response(
+        &self,
+        resource_type: Option<ResourceType>,
+        entries: &[Entry],
+        bytes: usize,
+    ) {
+        let events = &self.engine.events;
+        let mut resources = 0;
+        for entry in entries {
+            let Content::Resource(resource) = &entry.content else {
+                continue;
+            };
+            resources += 1;
+            if let (true, Some(resource_type)) = (entry.is_change, resource_type) {
+                events.on_event(&Event::ChangeSent {
+                    resource_type,
+                    origin: resource.origin(),
+                });
+            }
+        }
+        events.on_event(&Event::ResponseSent {
+            transport: self.transport,
+            resource_type,
+            resources,
+            removed: entries.len() - resources,
+            bytes,
+        });
+        if let Some(resource_type) = resource_type
+            && bytes > self.engine.settings.response_bytes_max
+        {
+            events.on_event(&Event::SetOverMaxSize {
+                resource_type,
+                bytes,
+            });
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! The state machine against model clients: whatever the interleaving of subscriptions, changes,
+//! verdicts and slow reads, a client that then reads everything holds the truth.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use bytes::Buf as _;
+use proptest::prelude::*;
+use waypost_core::locator::{glob_covers, glob_prefix};
+use waypost_core::{ResourceLocator, Timestamp};
+use waypost_proto::encoded::encode_resource;
+
+use super::*;
+use crate::events::IgnoreEvents;
+use crate::memory::MemoryLocator;
+use crate::request::ErrorDetail;
+use crate::settings::AdsSettings;
+
+mod delta_model;
+mod sotw_model;
+
+/// Smallest messages that are allowed, so that answers come in several.
+const SMALL: usize = 1024;
+
+/// What a test does next. Indexes are into the names of the type.
+#[derive(Clone, Debug)]
+enum Op {
+    Subscribe(usize),
+    Unsubscribe(usize),
+    Set(usize, u8),
+    Remove(usize),
+    /// The server writes a response if it has one.
+    Write,
+    /// The client reads a response and confirms or rejects it.
+    Read {
+        nack: bool,
+    },
+    Wait,
+}
+
+fn any_ops(names: usize) -> impl Strategy<Value = Vec<Op>> {
+    let op = prop_oneof![
+        3 => (0..names).prop_map(Op::Subscribe),
+        2 => (0..names).prop_map(Op::Unsubscribe),
+        6 => (0..names, any::<u8>()).prop_map(|(name, value)| Op::Set(name, value % 4)),
+        3 => (0..names).prop_map(Op::Remove),
+        6 => Just(Op::Write),
+        5 => Just(Op::Read { nack: false }),
+        1 => Just(Op::Read { nack: true }),
+        1 => Just(Op::Wait),
+    ];
+    prop::collection::vec(op, 0..120)
+}
+
+/// A server with one stream, and what is on the way to the client.
+struct Harness {
+    locator: Arc<MemoryLocator>,
+    stream: Stream,
+    resource_type: ResourceType,
+    on_the_way: VecDeque<bytes::Bytes>,
+    written: usize,
+    now: Instant,
+}
+
+impl Harness {
+    fn new(transport: Transport, resource_type: ResourceType) -> Self {
+        let locator = Arc::new(MemoryLocator::default());
+        let settings = AdsSettings {
+            response_bytes_max: SMALL,
+            ..AdsSettings::new("o")
+        };
+        let engine = Engine::new(
+            Arc::clone(&locator) as Arc<dyn ResourceLocator>,
+            settings,
+            Arc::new(IgnoreEvents),
+        );
+        let outbox = Arc::default();
+        Self {
+            locator,
+            stream: Stream::new(Arc::new(engine), outbox, transport, None, 77),
+            resource_type,
+            on_the_way: VecDeque::new(),
+            written: 0,
+            now: Instant::now(),
+        }
+    }
+
+    fn set(&self, name: &str, value: u8) {
+        // Sizes differ, so that a resource may grow while an answer is being written.
+        let bytes = vec![value; 60 + usize::from(value) * 100];
+        let resource = encode_resource(self.resource_type, name, &bytes, Timestamp(0));
+        self.locator.set(self.resource_type, name, resource);
+    }
+
+    fn remove(&self, name: &str) {
+        self.locator.remove(self.resource_type, name);
+    }
+
+    fn truth(&self) -> BTreeMap<String, String> {
+        let variant = Variant::default();
+        let names = self.locator.members(self.resource_type, None, variant);
+        let found = names.into_iter().filter_map(|name| {
+            let resource = self.locator.find(self.resource_type, &name, variant)?;
+            Some((name.to_string(), resource.version().to_string()))
+        });
+        found.collect()
+    }
+
+    fn request(&mut self, message: &impl prost::Message) {
+        let bytes = Bytes::from(message.encode_to_vec());
+        self.stream.on_message(bytes, self.now).unwrap();
+    }
+
+    fn write(&mut self) -> bool {
+        let Some(mut message) = self.stream.next_response(self.now) else {
+            return false;
+        };
+        let bytes = message.copy_to_bytes(message.remaining());
+        assert_eq!(
+            bytes.len(),
+            5 + u32::from_be_bytes(bytes[1..5].try_into().unwrap()) as usize
+        );
+        self.written += 1;
+        self.on_the_way.push_back(bytes.slice(5..));
+        true
+    }
+
+    fn wait(&mut self) {
+        self.now += Duration::from_secs(1);
+    }
+}
+
+fn error_detail(nack: bool) -> Option<ErrorDetail> {
+    nack.then(|| ErrorDetail {
+        code: 3,
+        message: "no".into(),
+    })
+}
+
+#[test]
+fn state_per_stream_stays_small() {
+    let sizes = [
+        ("Stream", size_of::<Stream>(), 256),
+        ("Substream", size_of::<Substream>(), 440),
+        ("Outbox", size_of::<Outbox>(), 128),
+        (
+            "StreamHandle",
+            size_of::<crate::registry::StreamHandle>(),
+            384,
+        ),
+    ];
+    for (what, bytes, max) in sizes {
+        println!("{what}: {bytes} bytes");
+        assert!(bytes <= max, "{what} is {bytes} bytes, more than {max}");
+    }
+}
