@@ -22,4 +22,5 @@ pub mod suite;
 
 pub use clock::{Clock, ManualClock, WallClock};
 #[cfg(feature = "embedded")]
+pub use embedded::{EmbeddedLog, EmbeddedSettings};
 pub use memory::MemoryLog;

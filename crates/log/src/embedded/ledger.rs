@@ -1,0 +1,268 @@
+//! What the writer knows of every partition: where it ends, the last record of each key, and what
+//! may be removed. Pure: no clock, no I/O.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use waypost_core::partition::PartitionId;
+use waypost_core::record::{Headers, Offset, Record, RecordKind, Topic};
+use waypost_core::time::Timestamp;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::store::{Closing, Contents, End};
+use super::stored::Place;
+use crate::admission::LastRecord;
+use crate::limits::EMBEDDED_RESERVE;
+
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    announcements: Vec<Partition>,
+    config: Vec<Partition>,
+    control: Vec<Partition>,
+}
+
+#[derive(Debug, Default)]
+struct Partition {
+    next: Offset,
+    last_time: Timestamp,
+    last_by_key: HashMap<Bytes, Last>,
+    /// When a record was superseded, and which: in that order.
+    superseded: VecDeque<(Timestamp, Offset)>,
+    /// Tombstones in the order of their times; one that is no longer its key's last is superseded.
+    tombstones: VecDeque<(Timestamp, Offset, Bytes)>,
+}
+
+/// The last record of a key.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    offset: Offset,
+    /// `None`: a tombstone.
+    content: Option<Content>,
+}
+
+/// Enough of a record to recognise its repetition.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Content {
+    value_digest: u64,
+    headers: Headers,
+}
+
+/// How long what was superseded and what was deleted stays.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Retention {
+    pub(super) compaction_lag: Duration,
+    pub(super) delete_retention: Duration,
+}
+
+impl Ledger {
+    /// The partitions that the store has, without their records: those are [`applied`](Self::apply)
+    /// one by one. After a crash a partition goes on above what was set aside.
+    pub(super) fn new(contents: &Contents) -> Self {
+        let mut ledger = Self::default();
+        // In the order of partitions, since the map is sorted.
+        for ((topic, _), end) in &contents.ends {
+            let next = match contents.closing {
+                Closing::Orderly => end.next,
+                Closing::Crash => end.reserved,
+            };
+            ledger.topic_mut(*topic).push(Partition {
+                next,
+                last_time: end.last_time,
+                ..Partition::default()
+            });
+        }
+        ledger
+    }
+
+    pub(super) fn partition_count(&self, topic: Topic) -> u32 {
+        u32::try_from(self.topic(topic).len()).unwrap_or(u32::MAX)
+    }
+
+    /// The offset and time of the next record of a partition, if the clock says `now`.
+    pub(super) fn assign(
+        &mut self,
+        topic: Topic,
+        partition: PartitionId,
+        now: Timestamp,
+    ) -> Option<(Offset, Timestamp)> {
+        let state = self.find_mut(topic, partition)?;
+        let offset = state.next;
+        state.next = offset.next();
+        state.last_time = state.last_time.max(now);
+        Some((offset, state.last_time))
+    }
+
+    /// Goes on at `next` at least: what was given out is not given out again.
+    pub(super) fn skip_to(&mut self, topic: Topic, partition: PartitionId, end: End) {
+        if let Some(state) = self.find_mut(topic, partition) {
+            state.next = state.next.max(end.next);
+            state.last_time = state.last_time.max(end.last_time);
+        }
+    }
+
+    /// Takes note of a record. Returns the one that it replaces at once: a heartbeat repeats what
+    /// stands there byte for byte, so that nothing is lost with the earlier copy, and a log that
+    /// only beats does not grow. Everything else that is superseded stays for the compaction lag.
+    pub(super) fn apply(&mut self, place: Place, record: &Record) -> Option<Place> {
+        let state = self.find_mut(place.topic, place.partition)?;
+        state.next = state.next.max(place.offset.next());
+        state.last_time = state.last_time.max(record.append_time);
+        let key = record.key.as_ref()?;
+        let content = content(record);
+        let last = Last {
+            offset: place.offset,
+            content,
+        };
+        if content.is_none() {
+            let key = Bytes::copy_from_slice(key);
+            state
+                .tombstones
+                .push_back((record.append_time, place.offset, key));
+        }
+        let Some(standing) = state.last_by_key.get_mut(key) else {
+            // A copy: the record's key may be a slice of something large.
+            state.last_by_key.insert(Bytes::copy_from_slice(key), last);
+            return None;
+        };
+        let before = std::mem::replace(standing, last);
+        let replaced = Place {
+            offset: before.offset,
+            ..place
+        };
+        if is_heartbeat(place.topic, before.content, content) {
+            return Some(replaced);
+        }
+        state
+            .superseded
+            .push_back((record.append_time, before.offset));
+        None
+    }
+
+    pub(super) fn find_last(
+        &self,
+        topic: Topic,
+        partition: PartitionId,
+        key: &[u8],
+    ) -> Option<LastRecord> {
+        let state = self.topic(topic).get(partition.0 as usize)?;
+        state.last_by_key.get(key).map(|last| LastRecord {
+            offset: last.offset,
+            is_tombstone: last.content.is_none(),
+        })
+    }
+
+    /// Takes up to `count_max` records out that need not be kept at `now`, by Kafka's rule: a
+    /// superseded record goes once the one that superseded it is older than the lag; a tombstone
+    /// that is still its key's last goes after its retention.
+    pub(super) fn take_removable(
+        &mut self,
+        now: Timestamp,
+        retention: Retention,
+        count_max: usize,
+    ) -> Vec<Place> {
+        let superseded_before = now.minus(retention.compaction_lag);
+        let deleted_before = now.minus(retention.delete_retention.max(retention.compaction_lag));
+        let mut removable = Vec::new();
+        for topic in Topic::ALL {
+            for (id, state) in (0..).map(PartitionId).zip(self.topic_mut(topic)) {
+                let room = count_max.saturating_sub(removable.len());
+                let offsets = state.take_removable(superseded_before, deleted_before, room);
+                removable.extend(offsets.into_iter().map(|offset| Place {
+                    topic,
+                    partition: id,
+                    offset,
+                }));
+            }
+        }
+        removable
+    }
+
+    /// Where every partition ends, with offsets set aside above it unless the log is closing.
+    pub(super) fn ends(&self, closing: Closing) -> Vec<(Topic, PartitionId, End)> {
+        let of_topic = |topic| {
+            let partitions = (0..).map(PartitionId).zip(self.topic(topic));
+            partitions.map(move |(id, state)| (topic, id, state.end(closing)))
+        };
+        Topic::ALL.into_iter().flat_map(of_topic).collect()
+    }
+
+    fn topic(&self, topic: Topic) -> &Vec<Partition> {
+        match topic {
+            Topic::Announcements => &self.announcements,
+            Topic::Config => &self.config,
+            Topic::Control => &self.control,
+        }
+    }
+
+    fn topic_mut(&mut self, topic: Topic) -> &mut Vec<Partition> {
+        match topic {
+            Topic::Announcements => &mut self.announcements,
+            Topic::Config => &mut self.config,
+            Topic::Control => &mut self.control,
+        }
+    }
+
+    fn find_mut(&mut self, topic: Topic, partition: PartitionId) -> Option<&mut Partition> {
+        self.topic_mut(topic).get_mut(partition.0 as usize)
+    }
+}
+
+impl Partition {
+    fn end(&self, closing: Closing) -> End {
+        let reserve = match closing {
+            Closing::Orderly => 0,
+            Closing::Crash => EMBEDDED_RESERVE,
+        };
+        End {
+            next: self.next,
+            reserved: Offset(self.next.0.saturating_add(reserve)),
+            last_time: self.last_time,
+        }
+    }
+
+    fn take_removable(
+        &mut self,
+        superseded_before: Timestamp,
+        deleted_before: Timestamp,
+        count_max: usize,
+    ) -> Vec<Offset> {
+        let mut removable = Vec::new();
+        while removable.len() < count_max
+            && let Some((_, offset)) = self
+                .superseded
+                .pop_front_if(|(time, _)| *time <= superseded_before)
+        {
+            removable.push(offset);
+        }
+        while removable.len() < count_max
+            && let Some((_, offset, key)) = self
+                .tombstones
+                .pop_front_if(|(time, ..)| *time <= deleted_before)
+        {
+            if self
+                .last_by_key
+                .get(&key)
+                .is_some_and(|last| last.offset == offset)
+            {
+                self.last_by_key.remove(&key);
+                removable.push(offset);
+            }
+        }
+        removable
+    }
+}
+
+fn content(record: &Record) -> Option<Content> {
+    let value = record.value.as_ref()?;
+    Some(Content {
+        value_digest: xxh3_64(value),
+        headers: record.headers.clone().unwrap_or_default(),
+    })
+}
+
+fn is_heartbeat(topic: Topic, before: Option<Content>, after: Option<Content>) -> bool {
+    topic == Topic::Announcements
+        && after.is_some_and(|content| content.headers.kind == RecordKind::Announce)
+        && before == after
+}
