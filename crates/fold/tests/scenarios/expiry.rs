@@ -1,0 +1,244 @@
+//! Time, silence and expires.
+
+use std::time::Duration;
+
+use waypost_core::record::Evidence;
+use waypost_core::{InstanceKey, Offset};
+use waypost_fold::{FoldEvent, GoneCause, Outcome, VoidReason};
+
+use crate::sim::{
+    Observer, Sim, TTL_S, count, expire, mk_announcement, mk_key, mk_record, order, own_partition,
+};
+
+fn is_expired(event: &FoldEvent) -> bool {
+    matches!(event, FoldEvent::Gone { cause, .. } if *cause == GoneCause::Expired)
+}
+
+fn keys(count: usize) -> Vec<InstanceKey> {
+    (0..count)
+        .map(|i| mk_key("greeter", &format!("h{i}")))
+        .collect()
+}
+
+#[test]
+fn s01_an_observer_that_was_stopped_expires_nobody_on_its_own_account() {
+    for others in [0, 2] {
+        let keys = keys(20);
+        let all: Vec<_> = keys.iter().collect();
+        let mut sim = Sim::new(2);
+        sim.observe(1);
+        for other in 0..others {
+            sim.observe(10 + other);
+        }
+        sim.run_s(10);
+        for (i, key) in keys.iter().enumerate() {
+            sim.announce(i as u64, key);
+        }
+        sim.run_s(40);
+        assert!(sim.observers[0].is_keeper());
+        sim.observers[0].stop();
+        sim.run_s(3 * TTL_S);
+        sim.observers[0].go_on();
+        sim.run_s(3 * TTL_S);
+        assert_eq!(sim.expires(), [], "with {others} others");
+        assert!(sim.all_serve(&all));
+
+        // It still does its duty: who dies while it is stopped leaves after it is back.
+        sim.observers[0].stop();
+        sim.announcers[0].stop();
+        sim.run_s(3 * TTL_S);
+        sim.observers[0].go_on();
+        sim.run_until("the dead one leaves", 2 * TTL_S, |sim| {
+            sim.all_serve(&all[1..])
+        });
+        sim.assert_agreed();
+    }
+}
+
+#[test]
+fn s03_a_log_that_took_nothing_for_an_hour_expires_nobody() {
+    let keys = keys(20);
+    let all: Vec<_> = keys.iter().collect();
+    let mut sim = Sim::new(2);
+    sim.observe(1);
+    sim.observe(2);
+    sim.run_s(10);
+    for (i, key) in keys.iter().enumerate() {
+        sim.announce(i as u64, key);
+        sim.run_s(1);
+    }
+    sim.run_s(40);
+    sim.log.is_stuck = true;
+    sim.run_s(3600);
+    sim.log.is_stuck = false;
+    sim.run_s(2 * TTL_S);
+    assert_eq!(sim.expires(), []);
+    assert!(sim.all_serve(&all));
+    let view = sim.observers[0].fold.find(&keys[0]).unwrap();
+    assert!(
+        view.heartbeat_age < Duration::from_secs(11),
+        "heartbeats follow"
+    );
+}
+
+#[test]
+fn s04_an_expire_whose_evidence_is_older_than_a_heartbeat_is_void() {
+    let key = mk_key("greeter", "a");
+    let content = mk_announcement(&key);
+    let life = order(1, Some(1_000), 0);
+    let mut sim = Sim::new(1);
+    sim.observe(1);
+    sim.run_s(10);
+    let first = sim.append(mk_record(&key, Some(&content), life));
+    sim.run_s(TTL_S - 1);
+    let second = sim.append(mk_record(&key, Some(&content), life));
+    let void = sim.append(expire(&key, life, Evidence::At(first)));
+    sim.run_s(1);
+    assert!(sim.all_serve(&[&key]));
+    let outcome = &sim.observers[0].outcomes[&(own_partition(&key, 1), void)];
+    assert_eq!(outcome, &Outcome::Void(VoidReason::AnnouncedSince(second)));
+    sim.log.compact(Duration::ZERO);
+    sim.append(mk_record(&key, Some(&content), life));
+    sim.run_s(1);
+    let replayer = sim.replayer();
+    assert!(replayer.serves(&key));
+    assert_eq!(replayer.digests(), sim.observers[0].digests());
+}
+
+#[test]
+fn s18_five_observers_see_a_death_while_the_keeper_is_killed() {
+    for killed_after_s in (18..=36).step_by(3) {
+        let keys = keys(3);
+        let mut sim = Sim::new(3);
+        for id in 1..=5 {
+            sim.observe(id * 1000);
+        }
+        sim.run_s(10);
+        for (i, key) in keys.iter().enumerate() {
+            sim.announce(i as u64, key);
+        }
+        sim.run_s(60);
+        sim.announcers[0].stop();
+        sim.run_s(killed_after_s);
+        let keeper = sim.observers.iter().position(Observer::is_keeper);
+        sim.observers[keeper.unwrap()].stop();
+        sim.run_until("it leaves everywhere", 2 * TTL_S, |sim| {
+            sim.all_serve(&[&keys[1], &keys[2]])
+        });
+        sim.run_s(60);
+        sim.assert_agreed();
+        let expires = sim.expires().len();
+        assert!((1..=5).contains(&expires), "{expires} expires");
+    }
+}
+
+#[test]
+fn s19_forged_expires_of_a_living_instance_are_void_and_counted() {
+    let key = mk_key("greeter", "a");
+    let mut sim = Sim::new(1);
+    sim.observe(1);
+    sim.run_s(10);
+    sim.announce(1, &key);
+    sim.run_s(65);
+    let last = sim.observers[0].fold.find(&key).unwrap().offset;
+    let life = order(1, Some(1_000), 0);
+    let forged = [
+        (Evidence::At(Offset(last.0 - 1)), "announced_since"),
+        (Evidence::At(Offset(i64::MAX)), "impossible_evidence"),
+        (Evidence::At(last), "too_young"),
+        (Evidence::None, "confirmed"),
+    ];
+    for (evidence, reason) in forged {
+        sim.append(expire(&key, life, evidence));
+        sim.run_s(1);
+        let is_void = |e: &FoldEvent| matches!(e, FoldEvent::Void { reason: r, key: Some(k), .. } if r.as_str() == reason && *k == key);
+        assert_eq!(count(&sim.observers[0], is_void), 1, "{reason}");
+    }
+    assert!(sim.all_serve(&[&key]));
+    assert_eq!(sim.observers[0].fold.counters().void, 4);
+    // Of what nobody knows there is nothing to do.
+    sim.append(expire(
+        &mk_key("greeter", "nobody"),
+        life,
+        Evidence::At(last),
+    ));
+    sim.run_s(1);
+    assert_eq!(sim.observers[0].fold.counters().void, 4);
+}
+
+#[test]
+fn s21_an_announcer_that_was_stopped_past_its_ttl_is_back_with_its_next_beat() {
+    let key = mk_key("greeter", "a");
+    let mut sim = Sim::new(1);
+    sim.observe(1);
+    sim.observe(2);
+    sim.run_s(10);
+    let announcer = sim.announce(1, &key);
+    sim.run_s(60);
+    sim.announcers[announcer].stop();
+    let took_s = sim.run_until("it leaves", 2 * TTL_S, |sim| sim.all_serve(&[]));
+    assert!(took_s >= TTL_S - 10, "not before its ttl: {took_s} s");
+    assert_eq!(count(&sim.observers[1], is_expired), 1);
+    sim.announcers[announcer].go_on();
+    sim.run_until("it is back", 2, |sim| sim.all_serve(&[&key]));
+    let view = sim.observers[0].fold.find(&key).unwrap();
+    assert_eq!(view.life.id, Some(sim.announcers[announcer].id()));
+    sim.assert_agreed();
+}
+
+#[test]
+fn a_broker_clock_that_jumps_expires_nobody_and_the_dead_all_the_same() {
+    for jump_ms in [3_600_000, -3_600_000] {
+        let keys = keys(2);
+        let mut sim = Sim::new(1);
+        sim.observe(1);
+        sim.run_s(10);
+        for (i, key) in keys.iter().enumerate() {
+            sim.announce(i as u64, key);
+        }
+        sim.run_s(60);
+        sim.log.clock_ms += jump_ms;
+        sim.run_s(2 * TTL_S);
+        assert_eq!(sim.expires(), [], "after {jump_ms} ms");
+        sim.announcers[0].stop();
+        sim.run_until("the dead leaves", 2 * TTL_S, |sim| {
+            sim.all_serve(&[&keys[1]])
+        });
+    }
+}
+
+#[test]
+fn a_new_observer_alone_grants_everybody_a_fresh_ttl() {
+    let key = mk_key("greeter", "a");
+    let mut sim = Sim::new(1);
+    sim.observe(1);
+    sim.run_s(10);
+    let announcer = sim.announce(1, &key);
+    sim.run_s(60);
+    sim.announcers[announcer].stop();
+    sim.run_s(TTL_S - 12);
+    sim.observers.clear();
+    sim.observe(2);
+    sim.run_s(TTL_S - 2);
+    assert!(sim.all_serve(&[&key]), "followed for less than a ttl");
+    sim.run_until("it leaves", TTL_S, |sim| sim.all_serve(&[]));
+}
+
+#[test]
+fn after_compaction_an_expire_is_taken_at_its_word_by_who_missed_the_ticks() {
+    let key = mk_key("greeter", "a");
+    let mut sim = Sim::new(1);
+    sim.observe(1);
+    sim.run_s(10);
+    let announcer = sim.announce(1, &key);
+    sim.run_s(60);
+    let mut sleeper = sim.replayer();
+    sim.announcers[announcer].stop();
+    sim.run_until("it leaves", 2 * TTL_S, |sim| sim.all_serve(&[]));
+    sim.run_s(60);
+    // A broker that is an hour behind appended the expire: only log time speaks for it.
+    sim.log.compact(Duration::ZERO);
+    sleeper.read(&sim.log, Duration::ZERO);
+    assert_eq!(sleeper.served_keys(), sim.observers[0].served_keys());
+    assert_eq!(sleeper.digests(), sim.observers[0].digests());
+}

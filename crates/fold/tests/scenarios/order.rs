@@ -1,0 +1,244 @@
+//! Who wins within a key, live and after compaction.
+
+use std::time::Duration;
+
+use waypost_core::{Headers, Offset};
+use waypost_fold::{FoldEvent, GoneCause, Outcome, RefusalReason};
+
+use crate::sim::{
+    Sim, count, kind_of, mk_announcement, mk_key, mk_record, order, own_partition, purge,
+    withdrawal,
+};
+
+const LAG: Duration = Duration::from_secs(15 * 60);
+
+fn is_live(event: &FoldEvent) -> bool {
+    matches!(event, FoldEvent::Live { .. })
+}
+
+fn is_gone(event: &FoldEvent) -> bool {
+    matches!(event, FoldEvent::Gone { .. })
+}
+
+/// What became of the record at `offset`, according to the first Observer.
+fn outcome_at(sim: &Sim, key: &waypost_core::InstanceKey, offset: Offset) -> Outcome {
+    let place = (own_partition(key, 1), offset);
+    sim.observers[0].outcomes[&place].clone()
+}
+
+#[test]
+fn s05_a_late_announcement_of_an_older_life_is_refused_and_buried() {
+    let key = mk_key("greeter", "a");
+    let content = mk_announcement(&key);
+    let mut sim = Sim::new(1);
+    sim.observe(1);
+    sim.run_s(10);
+    sim.append(mk_record(&key, Some(&content), order(2, Some(2_000), 0)));
+    sim.run_s(2);
+    sim.append(withdrawal(&key, order(2, Some(2_000), 1)));
+    sim.run_s(2);
+    let late = sim.append(mk_record(&key, Some(&content), order(1, Some(1_000), 9)));
+    sim.run_s(2);
+    assert!(sim.all_serve(&[]));
+    let Outcome::Refused(refusal) = outcome_at(&sim, &key, late) else {
+        panic!("{:?}", outcome_at(&sim, &key, late));
+    };
+    assert_eq!(refusal.reason, RefusalReason::Withdrawn);
+    assert!(refusal.to_string().contains("host-1"), "{refusal}");
+
+    sim.run_s(60 * 60);
+    sim.log.compact(LAG);
+    let replayer = sim.replayer();
+    assert_eq!(replayer.served_keys().len(), 0, "a replayer agrees");
+    let burials = sim.log.records(waypost_core::Topic::Announcements);
+    let burials = burials.filter(|r| kind_of(r) == Some(waypost_core::RecordKind::Withdraw));
+    assert_eq!(burials.count(), 1, "the burial is the key's last record");
+}
+
+#[test]
+fn s05_a_refused_announcement_that_repeats_is_buried_at_most_once_per_ttl() {
+    let key = mk_key("greeter", "a");
+    let mut sim = Sim::new(1);
+    sim.observe(1);
+    sim.run_s(10);
+    sim.append(withdrawal(&key, order(2, Some(i64::MAX), 1)));
+    sim.announce(1, &key);
+    sim.run_s(58);
+    let records = sim.log.records(waypost_core::Topic::Announcements);
+    let evidence = records.filter_map(|r| r.headers.as_ref().ok()?.evidence);
+    assert!((1..=2).contains(&evidence.count()));
+    // The bar falls after two times-to-live, whatever was buried meanwhile.
+    sim.run_until("the living one is accepted", 20, |sim| {
+        sim.all_serve(&[&key])
+    });
+}
+
+#[test]
+fn s06_an_old_process_that_withdraws_late_does_not_end_the_new_one() {
+    for is_deaf in [false, true] {
+        let key = mk_key("greeter", "a");
+        let mut sim = Sim::new(1);
+        sim.observe(1);
+        sim.run_s(10);
+        let old = sim.announce(1, &key);
+        sim.announcers[old].is_deaf = is_deaf;
+        sim.run_s(15);
+        let new = sim.announce(2, &key);
+        sim.announcers[new].announcement.hostname = "host-2".to_owned();
+        sim.run_s(1);
+        sim.announcers[old].withdraw();
+        sim.run_s(120);
+        assert!(sim.all_serve(&[&key]), "deaf: {is_deaf}");
+        let gone = count(&sim.observers[0], is_gone);
+        assert_eq!(gone, 0, "never gone, deaf: {is_deaf}");
+        let view = sim.observers[0].fold.find(&key).unwrap();
+        assert_eq!(view.life.id, Some(sim.announcers[new].id()));
+        sim.log.compact(Duration::from_secs(30));
+        assert!(sim.replayer().serves(&key), "deaf: {is_deaf}");
+    }
+}
+
+#[test]
+fn s07_a_host_whose_wall_clock_went_back_is_accepted_at_once() {
+    let key = mk_key("greeter", "a");
+    let mut sim = Sim::new(1);
+    sim.observe(1);
+    sim.run_s(10);
+    let old = sim.announce(9, &key);
+    sim.run_s(15);
+    sim.announcers[old].stop();
+    let new = sim.announce(1, &key);
+    sim.announcers[new].announcement.origin.0 -= 24 * 3600 * 1000;
+    sim.run_s(1);
+    let value = waypost_proto::announcement::encode(&sim.announcers[new].announcement);
+    assert_eq!(sim.observers[0].served_value(&key), Some(&value));
+}
+
+#[test]
+fn s08_of_two_living_processes_the_later_born_serves_then_the_other_takes_over() {
+    let key = mk_key("greeter", "a");
+    let mut sim = Sim::new(1);
+    sim.observe(1);
+    sim.run_s(10);
+    let older = sim.announce(9, &key);
+    sim.run_s(5);
+    let later = sim.announce(1, &key);
+    sim.announcers[later].announcement.hostname = "host-2".to_owned();
+    sim.run_s(100);
+    assert_eq!(count(&sim.observers[0], is_live), 2, "no flapping");
+    let view = sim.observers[0].fold.find(&key).unwrap();
+    assert_eq!(view.life.id, Some(sim.announcers[later].id()));
+    let refusal = view.refusal.expect("the conflict is shown");
+    assert_eq!(refusal.reason, RefusalReason::Older);
+    assert_eq!(&*refusal.hostname, "host-1");
+
+    sim.announcers[later].stop();
+    let older_id = sim.announcers[older].id();
+    let took_s = sim.run_until("the older takes over", 45, |sim| {
+        let view = sim.observers[0].fold.find(&key);
+        view.is_some_and(|view| view.life.id == Some(older_id))
+    });
+    assert!(took_s >= 20, "not before the other's ttl: {took_s} s");
+    sim.run_s(100);
+    assert_eq!(count(&sim.observers[0], is_gone), 0, "served throughout");
+    let view = sim.observers[0].fold.find(&key).unwrap();
+    assert_eq!(view.refusal, None, "no conflict any more");
+    sim.assert_agreed();
+}
+
+#[test]
+fn s09_producers_without_headers_announce_beat_and_purge_among_ours() {
+    let key = mk_key("greeter", "a");
+    let mut content = mk_announcement(&key);
+    let bare = Headers::default();
+    let mut sim = Sim::new(1);
+    sim.observe(1);
+    sim.run_s(10);
+    sim.append(mk_record(&key, Some(&content), bare));
+    for _ in 0..8 {
+        sim.run_s(10);
+        sim.append(mk_record(&key, Some(&content), bare));
+    }
+    sim.run_s(1);
+    assert!(sim.all_serve(&[&key]));
+    assert_eq!(count(&sim.observers[0], is_live), 1, "beats are no changes");
+
+    // The last writer wins: ours is born later than the last of theirs, and theirs again later.
+    let ours = sim.announce(5, &key);
+    sim.announcers[ours].announcement.hostname = "ours".to_owned();
+    sim.run_s(1);
+    let our_value = waypost_proto::announcement::encode(&sim.announcers[ours].announcement);
+    assert_eq!(sim.observers[0].served_value(&key), Some(&our_value));
+    content.hostname = "theirs".to_owned();
+    sim.append(mk_record(&key, Some(&content), bare));
+    sim.run_s(12);
+    let value = waypost_proto::announcement::encode(&content);
+    assert_eq!(sim.observers[0].served_value(&key), Some(&value));
+    assert_eq!(sim.replayer().served_value(&key), Some(&value));
+
+    // A purge removes what stands and bars nothing: who lives is back with its next beat.
+    sim.append(purge(&key));
+    sim.run_s(1);
+    let purged =
+        |e: &FoldEvent| matches!(e, FoldEvent::Gone { cause, .. } if *cause == GoneCause::Purged);
+    assert_eq!(count(&sim.observers[0], purged), 1);
+    sim.run_until("ours is back", 11, |sim| sim.all_serve(&[&key]));
+    sim.assert_agreed();
+    sim.log.compact(Duration::ZERO);
+    assert_eq!(sim.replayer().digests(), sim.observers[0].digests());
+}
+
+#[test]
+fn a_change_of_content_is_one_change_and_its_heartbeats_are_none() {
+    let key = mk_key("greeter", "a");
+    let mut sim = Sim::new(4);
+    sim.observe(1);
+    sim.run_s(10);
+    let announcer = sim.announce(1, &key);
+    sim.run_s(25);
+    sim.announcers[announcer].change(0.5);
+    sim.run_s(25);
+    assert_eq!(count(&sim.observers[0], is_live), 2);
+    let digests = sim.observers[0].digests();
+    sim.run_s(60);
+    assert_eq!(
+        sim.observers[0].digests(),
+        digests,
+        "heartbeats move no digest"
+    );
+    assert_eq!(sim.replayer().digests(), digests);
+}
+
+#[test]
+fn a_key_in_a_wrong_partition_is_served_counted_and_shown() {
+    let key = mk_key("greeter", "a");
+    let content = mk_announcement(&key);
+    let own = own_partition(&key, 4);
+    let wrong = waypost_core::PartitionId((own.0 + 1) % 4);
+    let mut sim = Sim::new(4);
+    sim.observe(1);
+    sim.run_s(10);
+    let mut record = mk_record(&key, Some(&content), order(1, Some(1_000), 0));
+    record.partition = Some(wrong);
+    sim.append(record.clone());
+    sim.append(record);
+    sim.run_s(1);
+    assert!(sim.all_serve(&[&key]));
+    let shown = |e: &FoldEvent| {
+        matches!(e, FoldEvent::WrongPartition { partition, expected, .. }
+            if (*partition, *expected) == (wrong, own))
+    };
+    assert_eq!(count(&sim.observers[0], shown), 1, "told once per key");
+    assert_eq!(sim.observers[0].fold.counters().wrong_partition, 2);
+    assert!(sim.observers[0].fold.find(&key).unwrap().wrong_partition);
+
+    // The right copy appears, the wrong one falls silent: the key is served throughout.
+    let right = sim.announce(2, &key);
+    sim.announcers[right].announcement.hostname = "host-2".to_owned();
+    sim.run_s(60);
+    assert_eq!(count(&sim.observers[0], is_gone), 0);
+    assert_eq!(sim.observers[0].fold.wrong_partitions().count(), 0);
+    let value = waypost_proto::announcement::encode(&sim.announcers[right].announcement);
+    assert_eq!(sim.observers[0].served_value(&key), Some(&value));
+    sim.observers[0].assert_served_is_held();
+}
