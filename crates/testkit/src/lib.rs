@@ -8,6 +8,7 @@ pub mod kafka;
 pub mod limits;
 pub mod parts;
 pub mod ports;
+pub mod probe;
 pub mod process;
 pub mod wait;
 pub mod waypost;
