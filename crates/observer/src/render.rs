@@ -2,6 +2,8 @@
 //! which they came, the process or the time, since a resource's version is a digest of them
 //! (docs/resources.md).
 
+#[cfg(test)]
+pub(crate) mod checker;
 pub mod d2;
 pub mod endpoints;
 pub mod envoy;
@@ -10,7 +12,9 @@ mod json;
 pub mod names;
 pub mod report;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 
 use waypost_core::{Announcement, Timestamp};
 use waypost_store::ServedInstance;

@@ -79,7 +79,8 @@ mod tests {
 
     #[test]
     fn the_excerpt_agrees_with_the_whole_announcement() {
-        let cases: [(Health, &[(i32, f64)], &[i32]); 4] = [
+        type Weights = &'static [(i32, f64)];
+        let cases: [(Health, Weights, &[i32]); 4] = [
             (Health::Healthy, &[(0, 1.0)], &[]),
             (Health::Draining, &[(0, 0.0), (3, 2.0)], &[0, 3]),
             (Health::Unhealthy, &[(7, 1.0)], &[7]),

@@ -6,7 +6,7 @@ use prost_types::{ListValue, NullValue, Struct, Value};
 /// The members of a JSON object, or `None` where there are none.
 ///
 /// Numbers become doubles, as the message has nothing else and rest.li reads nothing else
-/// (`PropertyUtil`); one that no double can hold is kept as the text of its digits.
+/// (`PropertyUtil`); one that no double can hold is kept as text.
 pub(super) fn to_struct(text: &str) -> Option<Struct> {
     let object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text).ok()?;
     (!object.is_empty()).then(|| convert_object(object))
@@ -60,7 +60,7 @@ mod tests {
         let expected = [
             ("b", Kind::BoolValue(true)),
             ("f", Kind::NumberValue(0.1)),
-            ("h", Kind::StringValue("1e999".to_owned())),
+            ("h", Kind::StringValue("1e+999".to_owned())),
             (
                 "l",
                 Kind::ListValue(ListValue {
