@@ -164,3 +164,98 @@ fn advance(from: LogTime, before: TickRef, at: TickRef) -> LogTime {
 pub(crate) fn is_plausible(time: LogTime) -> bool {
     time.0 <= millis(LOG_TIME_MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ticks as `(offset, append second, previous tick, writer's log time)`.
+    type Read = (i64, i64, Option<(i64, i64)>, i64);
+
+    fn at(offset: i64, second: i64) -> TickRef {
+        TickRef {
+            offset: Offset(offset),
+            append_time: Timestamp(second * 1000),
+        }
+    }
+
+    fn read(clock: &mut PartitionClock, (offset, second, prev, time): Read) -> i64 {
+        let headers = Headers {
+            prev: prev.map(|(offset, second)| at(offset, second)),
+            time: Some(LogTime(time * 1000)),
+            ..Headers::default()
+        };
+        clock.tick(at(offset, second), KeeperId(1), &headers);
+        clock.log_time().0 / 1000
+    }
+
+    #[test]
+    fn log_time_advances_by_ticks_alone_and_never_by_a_jump() {
+        let mut clock = PartitionClock::default();
+        let cases: [(Read, i64, &str); 8] = [
+            ((1, 100, None, 0), 0, "the first tick of a log"),
+            ((5, 101, Some((1, 100)), 0), 1, "a second"),
+            ((6, 103, Some((5, 101)), 1), 3, "two, one was missed"),
+            ((7, 3703, Some((6, 103)), 3), 5, "an hour of standstill"),
+            ((8, 50, Some((7, 3703)), 5), 5, "a clock that went back"),
+            ((9, 51, Some((8, 50)), 5), 6, "and goes on"),
+            ((10, 51, Some((8, 50)), 5), 6, "two keepers at once"),
+            ((11, 52, None, 900), 7, "a writer that claims more"),
+        ];
+        for (tick, expected, what) in cases {
+            assert_eq!(read(&mut clock, tick), expected, "{what}");
+        }
+        assert_eq!(clock.unbroken_since(), LogTime(0));
+    }
+
+    #[test]
+    fn who_missed_ticks_takes_the_writers_log_time() {
+        let mut late = PartitionClock::default();
+        assert_eq!(read(&mut late, (50, 200, Some((40, 199)), 70)), 71);
+        assert!(late.may_have_missed_since(Offset(39)));
+        assert!(!late.may_have_missed_since(Offset(40)));
+        assert_eq!(late.unbroken_since(), LogTime(71_000));
+        assert_eq!(read(&mut late, (60, 201, Some((50, 200)), 71)), 72);
+        assert_eq!(
+            read(&mut late, (90, 300, Some((80, 299)), 100)),
+            101,
+            "missed again"
+        );
+        assert!(late.may_have_missed_since(Offset(79)));
+        assert_eq!(late.unbroken_since(), LogTime(101_000));
+        assert_eq!(
+            read(&mut late, (99, 400, Some((95, 399)), 1)),
+            103,
+            "never back"
+        );
+    }
+
+    #[test]
+    fn age_counts_from_the_first_tick_after() {
+        let mut clock = PartitionClock::default();
+        read(&mut clock, (1, 100, None, 0));
+        let mark = clock.mark();
+        assert_eq!(clock.age_ms(mark), 0);
+        read(&mut clock, (2, 102, Some((1, 100)), 0));
+        assert_eq!(clock.age_ms(mark), 0, "it may have come just before");
+        let between = clock.mark();
+        read(&mut clock, (3, 103, Some((2, 102)), 2));
+        read(&mut clock, (4, 104, Some((3, 103)), 3));
+        assert_eq!(clock.age_ms(mark), 2_000);
+        assert_eq!(clock.age_ms_at(mark, between), 0);
+        assert_eq!(clock.age_ms_at(between, mark), 0);
+    }
+
+    #[test]
+    fn what_is_older_than_the_memory_of_ticks_counts_as_younger() {
+        let mut clock = PartitionClock::default();
+        let mark = clock.mark();
+        let ticks = i64::try_from(TICK_HISTORY).unwrap() + 100;
+        for second in 0..ticks {
+            let prev = (second > 0).then(|| (second - 1, second - 1));
+            read(&mut clock, (second, second, prev, second - 1));
+        }
+        let expected = i64::try_from(TICK_HISTORY).unwrap() * 1000 - 1000;
+        assert_eq!(clock.age_ms(mark), expected);
+    }
+}

@@ -227,3 +227,119 @@ impl ControlFold {
         reject(Topic::Control, record, reason, events)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use waypost_core::definition::{ClusterDefinition, DefinitionStat};
+    use waypost_core::{ClusterName, Headers};
+    use waypost_proto::definition::encode;
+
+    use super::*;
+
+    fn name() -> ClusterName {
+        ClusterName::parse("greeter").unwrap()
+    }
+
+    fn mk_definition(document: &'static str) -> Definition {
+        Definition::Cluster(ClusterDefinition {
+            name: name(),
+            document: Bytes::from_static(document.as_bytes()),
+            stat: DefinitionStat::default(),
+        })
+    }
+
+    fn mk_record(offset: i64, key: &[u8], value: Option<Bytes>) -> Record {
+        Record {
+            partition: PartitionId(0),
+            offset: Offset(offset),
+            append_time: Timestamp(offset),
+            key: Some(Bytes::copy_from_slice(key)),
+            value,
+            headers: Ok(Headers::default()),
+        }
+    }
+
+    #[test]
+    fn the_last_record_stands_and_equal_ones_are_no_change() {
+        let key = DefinitionKey::Cluster(name());
+        let record_key = key.to_record_key();
+        let (one, two) = (mk_definition("{}"), mk_definition("{\"a\":1}"));
+        let steps = [
+            (Some(one.clone()), Outcome::Changed),
+            (Some(one), Outcome::Unchanged),
+            (Some(two), Outcome::Changed),
+            (None, Outcome::Changed),
+            (None, Outcome::Unchanged),
+        ];
+        let mut fold = ConfigFold::new();
+        for (offset, (definition, expected)) in (0..).zip(steps) {
+            let mut events = Vec::new();
+            let record = mk_record(offset, &record_key, definition.as_ref().map(encode));
+            assert_eq!(fold.apply(&record, &mut events), expected, "{offset}");
+            let held = fold.find(&key).unwrap();
+            assert_eq!(
+                (&held.definition, held.offset),
+                (&definition, Offset(offset))
+            );
+            assert_eq!(fold.iter().count(), usize::from(definition.is_some()));
+            let told = events.iter().any(|event| {
+                matches!(event, FoldEvent::Definition { input: StoreInput::Cluster { value, .. }, .. }
+                    if value.clone().map(Definition::Cluster) == definition)
+            });
+            assert_eq!(told, expected == Outcome::Changed, "{offset}");
+        }
+    }
+
+    #[test]
+    fn a_bad_record_is_rejected_alone() {
+        let key = DefinitionKey::Cluster(name());
+        let good = encode(&mk_definition("{}"));
+        let mut fold = ConfigFold::new();
+        let mut events = Vec::new();
+        fold.apply(
+            &mk_record(0, &key.to_record_key(), Some(good.clone())),
+            &mut events,
+        );
+        let noise = Some(Bytes::from_static(b"\xff\xff"));
+        let cases: [(&[u8], Option<Bytes>, &str); 4] = [
+            (&key.to_record_key(), noise.clone(), "definition"),
+            (b"cluster\0other", Some(good), "definition"),
+            (b"nothing", noise, "key"),
+            (b"cluster\0a/b", None, "key"),
+        ];
+        for (offset, (record_key, value, label)) in (1..).zip(cases) {
+            let outcome = fold.apply(&mk_record(offset, record_key, value), &mut events);
+            let Outcome::Rejected(reason) = outcome else {
+                panic!("{label}: {outcome:?}");
+            };
+            assert_eq!(reason.as_str(), label);
+        }
+        let mut keyless = mk_record(9, b"", None);
+        keyless.key = None;
+        let outcome = fold.apply(&keyless, &mut events);
+        assert_eq!(outcome, Outcome::Rejected(RejectReason::NoKey));
+        assert_eq!(
+            fold.find(&key).unwrap().offset,
+            Offset(0),
+            "what was good stands"
+        );
+        let unknown = mk_record(10, b"override\0x", None);
+        assert_eq!(fold.apply(&unknown, &mut events), Outcome::Ignored);
+    }
+
+    #[test]
+    fn deleted_names_are_remembered_up_to_a_bound() {
+        let mut fold = ConfigFold::new();
+        let mut events = Vec::new();
+        let key_of = |i| DefinitionKey::Cluster(ClusterName::parse(&format!("c{i}")).unwrap());
+        let count = DELETED_DEFINITIONS_MAX + 5;
+        for i in 0..count {
+            let offset = i64::try_from(i).unwrap();
+            let record = mk_record(offset, &key_of(i).to_record_key(), None);
+            fold.apply(&record, &mut events);
+        }
+        assert!(fold.find(&key_of(4)).is_none());
+        assert!(fold.find(&key_of(5)).is_some());
+    }
+}

@@ -229,3 +229,108 @@ impl Loading {
         uncounted.chain(behind).chain(newborn)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const P0: PartitionId = PartitionId(0);
+    const GRACE: Duration = Duration::from_secs(110);
+
+    fn at(second: u64) -> Duration {
+        Duration::from_secs(second)
+    }
+
+    #[test]
+    fn everything_that_is_missing_is_named_and_nothing_else() {
+        let topics = [Topic::Announcements, Topic::Config];
+        let mut loading = Loading::new(&topics, Duration::ZERO);
+        let texts = |loading: &Loading| -> Vec<_> {
+            let missing = loading.missing().into_iter();
+            missing.map(|missing| missing.to_string()).collect()
+        };
+        assert_eq!(
+            texts(&loading),
+            [
+                "topic announcements: the log has not said how many partitions it has",
+                "topic config: the log has not said how many partitions it has"
+            ]
+        );
+        loading.on_partitions(Topic::Announcements, 2);
+        loading.on_partitions(Topic::Config, 1);
+        loading.on_partitions(Topic::Control, 1);
+        loading.on_end(Topic::Config, P0, Offset(0));
+        loading.on_end(Topic::Announcements, P0, Offset(9));
+        loading.on_position(Topic::Announcements, P0, Offset(5), at(1));
+        assert_eq!(
+            texts(&loading),
+            [
+                "topic announcements partition 0: read to offset 5 of 9",
+                "topic announcements partition 1: the log has not said where it ends"
+            ]
+        );
+        loading.on_end(Topic::Announcements, PartitionId(1), Offset(0));
+        loading.on_position(Topic::Announcements, P0, Offset(9), at(2));
+        assert!(loading.is_loaded());
+        // Stale is not unloaded.
+        loading.on_partitions(Topic::Announcements, 3);
+        loading.on_end(Topic::Announcements, P0, Offset(99));
+        assert_eq!(texts(&loading), [""; 0]);
+    }
+
+    #[test]
+    fn the_end_seen_first_must_be_reached_and_not_one_that_moves() {
+        let mut loading = Loading::new(&[Topic::Config], Duration::ZERO);
+        loading.on_partitions(Topic::Config, 1);
+        loading.on_end(Topic::Config, P0, Offset(10));
+        loading.on_end(Topic::Config, P0, Offset(1_000));
+        loading.on_position(Topic::Config, P0, Offset(10), at(1));
+        assert!(loading.is_loaded());
+    }
+
+    #[test]
+    fn a_newborn_log_is_waited_for_and_its_last_end_must_be_reached() {
+        let mut loading = Loading::new(&[Topic::Announcements], GRACE);
+        loading.on_partitions(Topic::Announcements, 1);
+        loading.on_end(Topic::Announcements, P0, Offset(1));
+        loading.on_position(Topic::Announcements, P0, Offset(1), at(1));
+        loading.on_log_time(LogTime(109_999));
+        let missing = loading.missing();
+        assert!(
+            matches!(missing[..], [Missing::Newborn { .. }]),
+            "{missing:?}"
+        );
+        assert!(missing[0].to_string().contains("109 s of 110 s"));
+        loading.on_end(Topic::Announcements, P0, Offset(50));
+        loading.on_log_time(LogTime(110_000));
+        assert!(!loading.is_loaded(), "the last end taken is not reached");
+        loading.on_end(Topic::Announcements, P0, Offset(70));
+        loading.on_position(Topic::Announcements, P0, Offset(50), at(2));
+        assert!(loading.is_loaded());
+    }
+
+    #[test]
+    fn a_log_that_this_process_made_is_taken_at_its_word() {
+        let mut loading = Loading::new(&[Topic::Announcements], Duration::ZERO);
+        loading.on_partitions(Topic::Announcements, 1);
+        loading.on_end(Topic::Announcements, P0, Offset(0));
+        assert!(loading.is_loaded());
+    }
+
+    #[test]
+    fn a_position_that_stands_still_below_the_end_is_moved_by_one_tick() {
+        let mut loading = Loading::new(&[Topic::Announcements], GRACE);
+        loading.on_partitions(Topic::Announcements, 2);
+        let stuck = [(Topic::Announcements, P0)];
+        loading.on_end(Topic::Announcements, P0, Offset(9));
+        loading.on_end(Topic::Announcements, PartitionId(1), Offset(3));
+        loading.on_position(Topic::Announcements, P0, Offset(8), at(10));
+        loading.on_position(Topic::Announcements, PartitionId(1), Offset(3), at(10));
+        assert_eq!(loading.stuck(at(14)), []);
+        assert_eq!(loading.stuck(at(15)), stuck);
+        assert_eq!(loading.stuck(at(19)), [], "one tick");
+        assert_eq!(loading.stuck(at(20)), stuck, "another if that was lost");
+        loading.on_position(Topic::Announcements, P0, Offset(9), at(21));
+        assert_eq!(loading.stuck(at(99)), []);
+    }
+}

@@ -234,7 +234,8 @@ impl PartitionFold {
         if was_overdue {
             self.overdue.remove(&slot);
         }
-        if was_overdue || ttl_before != live.ttl_ms {
+        // A longer time-to-live is found out when the wheel looks at the key.
+        if was_overdue || live.ttl_ms < ttl_before {
             self.enqueue(slot, log_time);
         }
         if !unchanged {
