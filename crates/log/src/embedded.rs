@@ -10,7 +10,7 @@
 //! | What if the disk fails? | Appends are `Unavailable` with the reason; the file is opened again every second and the log goes on when it can be written. Heartbeats and changes acknowledged before are neither lost nor doubled. |
 //! | What if the file is damaged? | It is checked whole at every start and refused with the way forward; [`OnDamage::Salvage`] goes on with every intact record. |
 //!
-//! The store is a `redb` file, `DIR/log.redb`. One thread of its own writes ([`writer`]); readers
+//! The store is a `redb` file, `DIR/log.redb`. One thread of its own writes; readers
 //! take new records from memory and old ones from the store, on the runtime's blocking threads.
 
 mod directory;

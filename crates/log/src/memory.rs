@@ -1,5 +1,7 @@
 //! A log in memory for tests: deterministic, driven by a clock that the test moves, with the faults
-//! of a real log on demand ([`faults`](self::faults)).
+//! of a real log on demand: [`MemoryLog::pause`], [`MemoryLog::compact`], [`MemoryLog::truncate`],
+//! [`MemoryLog::recreate`], [`MemoryLog::duplicate_next`], [`MemoryLog::set_acknowledgements`] and
+//! others.
 //!
 //! Everything happens when it is called for: there is no task and no timer. Readers report bounds
 //! again once the clock has moved by [`BOUNDS_INTERVAL`](crate::limits::BOUNDS_INTERVAL).

@@ -71,15 +71,27 @@ pub(super) fn open_store(
     open: &OpenDatabase,
 ) -> Result<(Store, Loaded), LogError> {
     let opened = Store::open(open).and_then(|store| {
-        let loaded = load(&store)?;
+        let loaded = load(&store, Continuity::NewProcess)?;
         Ok((store, loaded))
     });
     opened.map_err(|error| directory.to_log_error(&error))
 }
 
+/// Who reads the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Continuity {
+    /// Another process than the one that wrote it, of which it knows nothing.
+    NewProcess,
+    /// The process that wrote it, which knows what it gave out.
+    SameProcess,
+}
+
 /// Reads the store into a ledger.
-pub(super) fn load(store: &Store) -> Result<Loaded, StoreError> {
-    let contents = store.contents()?;
+pub(super) fn load(store: &Store, continuity: Continuity) -> Result<Loaded, StoreError> {
+    let mut contents = store.contents()?;
+    if continuity == Continuity::SameProcess {
+        contents.closing = Closing::Orderly;
+    }
     let mut ledger = Ledger::new(&contents);
     let mut replaced = Vec::new();
     store.visit(|place, record| replaced.extend(ledger.apply(place, &record)))?;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use tokio::time::Instant;
 use waypost_core::record::{Record, Topic};
 
-use super::opening::load;
+use super::opening::{Continuity, load};
 use super::store::{Closing, Store, StoreError};
 use super::stored::Place;
 use super::writer::{Failure, Health, Pending, Writer};
@@ -50,7 +50,9 @@ impl Writer {
     fn recover(&mut self, in_doubt: &mut Vec<(Topic, Record)>) -> Result<(), StoreError> {
         let open = &self.open;
         self.shared.replace_store(|| Store::open(open))?;
-        let loaded = self.shared.ask(load)?;
+        let loaded = self
+            .shared
+            .ask(|store| load(store, Continuity::SameProcess))?;
         let given_out = std::mem::replace(&mut self.ledger, loaded.ledger).ends(Closing::Orderly);
         let pending = std::mem::take(&mut self.pending);
         self.pending.remove(loaded.replaced);

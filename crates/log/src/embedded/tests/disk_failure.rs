@@ -2,7 +2,7 @@
 
 use tokio::time::timeout;
 use waypost_core::port::{AnnouncementLog, LogError, LogReader, ReadEvent};
-use waypost_core::record::{Appended, Delivery, Record, Topic};
+use waypost_core::record::{Appended, Delivery, Offset, Record, Topic};
 
 use super::disk::{Refusal, TestDisk};
 use super::{DEADLINE, format, mk_record, open};
@@ -41,6 +41,10 @@ async fn check(refusal: Refusal) {
     let recovered = timeout(DEADLINE, append_until_taken(&log, "after")).await;
     let last = recovered.expect("the log goes on within the deadline");
     acknowledged.push(last);
+    assert!(
+        last.offset < Offset(100),
+        "the reserve is for crashes: {last:?}"
+    );
 
     let live = read_until(&mut *reader, last).await;
     for appended in &acknowledged {
