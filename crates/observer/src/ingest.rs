@@ -246,7 +246,8 @@ impl Ingest {
         for topic in Topic::ALL {
             followers.get(topic).open(Vec::new());
         }
-        let mut beat = tokio::time::interval(BEAT_INTERVAL);
+        let period = BEAT_INTERVAL.min(self.keeper_settings.tick_interval);
+        let mut beat = tokio::time::interval(period);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {

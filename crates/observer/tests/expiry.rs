@@ -1,0 +1,106 @@
+//! Expiry is a statement in the log: the keeper writes it, time passes by ticks alone.
+
+mod common;
+
+use std::time::Duration;
+
+use waypost_admin_api::{KeeperRole, Page, Status, UriView};
+use waypost_core::{RecordKind, Topic};
+use waypost_log::MemoryLog;
+use waypost_observer::RunningObserver;
+
+use common::{Life, eventually, get_json, metric, mk_announcement, mk_log};
+
+async fn count(observer: &RunningObserver, cluster: &str) -> usize {
+    let page: Page<UriView> = get_json(observer, &format!("/api/v1/uris/{cluster}")).await;
+    page.items.len()
+}
+
+/// Reads the status until this Observer keeps the log's time.
+async fn until_keeper(observer: &RunningObserver) {
+    eventually("the Observer keeps the log's time", || async {
+        let status: Status = get_json(observer, "/api/v1/status").await;
+        (status.keeper.role == KeeperRole::Keeper).then_some(())
+    })
+    .await;
+}
+
+fn expires(log: &MemoryLog) -> usize {
+    let records = log.records(Topic::Announcements);
+    let kinds = records.iter().map(|r| r.headers.as_ref().unwrap().kind);
+    kinds.filter(|kind| *kind == RecordKind::Expire).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_falls_silent_expires_and_who_beats_stays() {
+    let log = mk_log(2);
+    let observer = common::start(&log).await;
+    until_keeper(&observer).await;
+    let silent = Life::new(&log, 1, mk_announcement("greeter", 1));
+    let beating = Life::new(&log, 2, mk_announcement("greeter", 2));
+    silent.announce().await;
+    beating.announce().await;
+    eventually("both are served", || async {
+        (count(&observer, "greeter").await == 2).then_some(())
+    })
+    .await;
+    eventually("the silent one expires", || async {
+        log.clock().advance(Duration::from_millis(200));
+        beating.announce().await;
+        (count(&observer, "greeter").await == 1).then_some(())
+    })
+    .await;
+    let page: Page<UriView> = get_json(&observer, "/api/v1/uris/greeter").await;
+    assert_eq!(page.items[0].uri, "grpc://127.0.0.1:2");
+    assert_eq!(
+        metric(&observer, "ingest_gone_total{reason=\"expired\"}").await,
+        1.0
+    );
+    let taken = "keeper_writes_total{kind=\"expire\",result=\"taken\"}";
+    assert!(metric(&observer, taken).await >= 1.0);
+    // Its next heartbeat brings it back.
+    silent.announce().await;
+    eventually("it is back", || async {
+        (count(&observer, "greeter").await == 2).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_stands_still_expires_nobody() {
+    let log = mk_log(1);
+    let observer = common::start(&log).await;
+    until_keeper(&observer).await;
+    Life::new(&log, 1, mk_announcement("greeter", 1))
+        .announce()
+        .await;
+    eventually("it is served", || async {
+        (count(&observer, "greeter").await == 1).then_some(())
+    })
+    .await;
+    let ticks = "keeper_writes_total{kind=\"tick\",result=\"taken\"}";
+    let before = metric(&observer, ticks).await;
+    eventually("thirty more ticks", || async {
+        (metric(&observer, ticks).await >= before + 30.0).then_some(())
+    })
+    .await;
+    assert_eq!(count(&observer, "greeter").await, 1);
+    assert_eq!(expires(&log), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_observers_one_keeps_the_time() {
+    let log = mk_log(2);
+    let first = common::start(&log).await;
+    until_keeper(&first).await;
+    let second = common::start(&log).await;
+    let status: Status = get_json(&second, "/api/v1/status").await;
+    let own = status.keeper.own_id.unwrap();
+    eventually("the second one knows the first as keeper", || async {
+        let status: Status = get_json(&second, "/api/v1/status").await;
+        status.keeper.current_id.filter(|id| *id != own)
+    })
+    .await;
+    first.shutdown().await;
+    until_keeper(&second).await;
+}
