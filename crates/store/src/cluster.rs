@@ -1,6 +1,7 @@
 //! One cluster: its definition, its instances, and what a statement changes. No locks in here.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -163,14 +164,23 @@ impl ClusterState {
         self.facts.d2_partition_count > 1 || self.by_partition.keys().any(|p| *p != 0)
     }
 
+    pub(crate) fn has_d2_partition(&self, number: i32) -> bool {
+        self.is_partitioned()
+            && (self.declared_partitions().contains(&number)
+                || self.by_partition.contains_key(&number))
+    }
+
     pub(crate) fn d2_partitions(&self) -> BTreeSet<i32> {
         if !self.is_partitioned() {
             return BTreeSet::new();
         }
-        let declared = i32::try_from(self.facts.d2_partition_count).unwrap_or(i32::MAX);
-        let mut partitions: BTreeSet<i32> = (0..declared).collect();
+        let mut partitions: BTreeSet<i32> = self.declared_partitions().collect();
         partitions.extend(self.by_partition.keys());
         partitions
+    }
+
+    fn declared_partitions(&self) -> Range<i32> {
+        0..i32::try_from(self.facts.d2_partition_count).unwrap_or(i32::MAX)
     }
 
     pub(crate) fn removed(&self) -> &RemovedNames<InstanceUri> {
@@ -238,9 +248,6 @@ impl ClusterState {
         change: &mut ClusterChange,
     ) {
         let held = self.instances.get(uri).and_then(|s| s.get(cx.slot));
-        if held.map(|a| &a.value) == value.as_ref() {
-            return;
-        }
         let facts = value.as_deref().map(cx.inspector.instance);
         let health = facts.as_ref().map_or(Health::Unhealthy, |f| f.health);
         let before = Outline::of(self);
@@ -250,7 +257,9 @@ impl ClusterState {
         if old.as_ref().map(|a| &a.value) == new.as_ref().map(|a| &a.value) {
             return;
         }
-        self.count(cx.inspector, old.as_ref(), new.as_ref());
+        let left = partitions_of(cx.inspector, old.as_ref());
+        let joined = partitions_of(cx.inspector, new.as_ref());
+        self.count(old.as_ref(), new.as_ref(), &left, &joined);
         self.remember(cx.now, uri, new.is_some());
         self.stamp.instances = cx.generation;
         change.instances = true;
@@ -261,13 +270,9 @@ impl ClusterState {
         if seen(&old, before.fail_open) || seen(&new, self.is_fail_open()) {
             change.visible.insert(uri.clone());
         }
-        if before.is_partitioned() || self.is_partitioned() {
-            change
-                .d2_partitions
-                .extend(partitions_of(cx.inspector, old.as_ref()));
-            change
-                .d2_partitions
-                .extend(partitions_of(cx.inspector, new.as_ref()));
+        if self.is_partitioned() {
+            change.d2_partitions.extend(left);
+            change.d2_partitions.extend(joined);
         }
         before.compare(self, cx, change);
     }
@@ -282,6 +287,7 @@ impl ClusterState {
             return;
         }
         let before = Outline::of(self);
+        let partitions = self.d2_partitions();
         let old = self.definition.served().map(|(_, d)| Arc::clone(d));
         self.definition.set(cx.slot, value.map(Arc::new));
         let new = self.definition.served().map(|(_, d)| Arc::clone(d));
@@ -291,6 +297,7 @@ impl ClusterState {
         self.facts = new.as_deref().map(cx.inspector.cluster).unwrap_or_default();
         self.stamp.definition = cx.generation;
         change.definition = true;
+        change.d2_partitions.extend(partitions);
         change.d2_partitions.extend(self.d2_partitions());
         before.compare(self, cx, change);
     }
@@ -305,6 +312,7 @@ impl ClusterState {
         let dropped = self.removed.drop_until(until).len();
         if self.instances.is_empty() && self.emptied_at.is_some_and(|at| at <= until) {
             let before = Outline::of(self);
+            change.d2_partitions.extend(self.d2_partitions());
             self.emptied_at = None;
             self.by_partition.clear();
             before.compare(self, cx, change);
@@ -330,17 +338,23 @@ impl ClusterState {
         }
     }
 
-    fn count(&mut self, inspector: Inspector, old: Option<&Announced>, new: Option<&Announced>) {
+    fn count(
+        &mut self,
+        old: Option<&Announced>,
+        new: Option<&Announced>,
+        left: &[i32],
+        joined: &[i32],
+    ) {
         let healthy =
             |a: Option<&Announced>| usize::from(a.is_some_and(|a| a.health == Health::Healthy));
         self.healthy = self.healthy + healthy(new) - healthy(old);
-        for partition in partitions_of(inspector, old) {
-            if let Some(count) = self.by_partition.get_mut(&partition) {
+        for partition in left {
+            if let Some(count) = self.by_partition.get_mut(partition) {
                 *count = count.saturating_sub(1);
             }
         }
-        for partition in partitions_of(inspector, new) {
-            *self.by_partition.entry(partition).or_default() += 1;
+        for partition in joined {
+            *self.by_partition.entry(*partition).or_default() += 1;
         }
     }
 
@@ -380,7 +394,9 @@ struct Outline {
     known: bool,
     announced: bool,
     fail_open: bool,
-    d2_partitions: BTreeSet<i32>,
+    /// Of partitions that instances name, only ever more are known until the cluster is forgotten,
+    /// so how many there are says whether they are the same.
+    partitions: (bool, usize, u32),
 }
 
 impl Outline {
@@ -389,31 +405,31 @@ impl Outline {
             known: state.is_known(),
             announced: state.is_announced(),
             fail_open: state.is_fail_open(),
-            d2_partitions: state.d2_partitions(),
+            partitions: partition_shape(state),
         }
-    }
-
-    fn is_partitioned(&self) -> bool {
-        !self.d2_partitions.is_empty()
     }
 
     /// Adds the consequences to `change`.
     fn compare(self, state: &mut ClusterState, cx: WriteContext, change: &mut ClusterChange) {
-        let partitions = state.d2_partitions();
         if self.known != state.is_known()
             || self.announced != state.is_announced()
-            || self.d2_partitions != partitions
+            || self.partitions != partition_shape(state)
         {
             state.stamp.definition = cx.generation;
             change.existence = true;
-            change.d2_partitions.extend(&self.d2_partitions);
-            change.d2_partitions.extend(&partitions);
+            change.d2_partitions.extend(state.d2_partitions());
         }
         if self.fail_open != state.is_fail_open() {
             state.stamp.instances = cx.generation;
             change.instances = true;
             change.visible.extend(state.unhealthy().cloned());
-            change.d2_partitions.extend(&partitions);
+            change.d2_partitions.extend(state.d2_partitions());
         }
     }
+}
+
+fn partition_shape(state: &ClusterState) -> (bool, usize, u32) {
+    let named = state.by_partition.len();
+    let declared = state.facts.d2_partition_count;
+    (state.is_partitioned(), named, declared)
 }

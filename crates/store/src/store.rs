@@ -149,10 +149,8 @@ impl Store {
     /// Whether a partitioned cluster has this D2 partition.
     #[must_use]
     pub fn has_d2_partition(&self, cluster: &str, d2_partition: i32) -> bool {
-        self.read_cluster(cluster, |_, state| {
-            state.d2_partitions().contains(&d2_partition)
-        })
-        .unwrap_or(false)
+        self.read_cluster(cluster, |_, state| state.has_d2_partition(d2_partition))
+            .unwrap_or(false)
     }
 
     /// The D2 partitions of a cluster, in order; empty if it is unknown or not partitioned.

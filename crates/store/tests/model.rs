@@ -169,6 +169,11 @@ fn check_named(
     prop_assert!(
         changes.services.iter().any(|s| s.as_str() == cluster) || before.leads_to == after.leads_to
     );
+    for number in after.d2_partitions.iter().chain(&before.d2_partitions) {
+        let named = change.d2_partitions.contains(number);
+        let same = endpoints(before, *number) == endpoints(after, *number);
+        prop_assert!(named || same, "partition {} not named", number);
+    }
     for host in HOSTS {
         let value = |served: &Served| {
             let visible = served.visible.contains(&uri(host));
@@ -179,6 +184,17 @@ fn check_named(
         prop_assert!(named || value(before) == value(after), "{} not named", host);
     }
     Ok(())
+}
+
+/// The instances of one D2 partition that are visible, with what they announce.
+fn endpoints(served: &Served, number: i32) -> Vec<(InstanceUri, String)> {
+    let is_there = |(uri, value): &&(InstanceUri, String)| {
+        let facts = (INSPECTOR.instance)(value.as_bytes());
+        let on_it = facts.d2_partitions.contains(&number)
+            || (number == 0 && facts.d2_partitions.is_empty());
+        on_it && served.visible.contains(uri)
+    };
+    served.instances.iter().filter(is_there).cloned().collect()
 }
 
 #[derive(Clone, Debug)]
