@@ -3,11 +3,13 @@
 #[cfg(test)]
 mod common;
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use common::{cluster_name, define_cluster, define_service, down, mk_store, service_name, up, uri};
 use waypost_core::{SourceSlot, Timestamp};
-use waypost_store::{ClusterChange, ServiceState};
+use waypost_store::{ClusterChange, Inspector, ServiceState, Store};
 
 const NOW: Timestamp = Timestamp(1_000);
 
@@ -45,6 +47,27 @@ fn an_equal_value_changes_nothing_and_tells_nobody() {
     assert_eq!(store.find_stamp("c"), stamp);
     assert_eq!(store.find_stamp("d"), None);
     assert_eq!(recorder.take(), []);
+}
+
+thread_local! {
+    static INSPECTED: Cell<u32> = const { Cell::new(0) };
+}
+
+#[test]
+fn a_heartbeat_is_not_even_looked_into() {
+    let inspector = Inspector {
+        instance: |value| {
+            INSPECTED.set(INSPECTED.get() + 1);
+            (common::INSPECTOR.instance)(value)
+        },
+        ..common::INSPECTOR
+    };
+    let store = Store::new(inspector, Arc::new(common::Recorder::default()));
+    let mut log = store.writer(SourceSlot::Log).unwrap();
+    log.apply(NOW, [up("c", "h", "h")]);
+    assert!(INSPECTED.take() > 0);
+    log.apply(NOW, [up("c", "h", "h")]);
+    assert_eq!(INSPECTED.take(), 0);
 }
 
 #[test]
