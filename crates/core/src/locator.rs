@@ -65,7 +65,8 @@ impl EncodedResource {
         self.delta.is_empty()
     }
 
-    /// Time of origin of the newest fact in it.
+    /// Time of origin of the newest fact in it; the epoch where that is not known or nothing in it
+    /// is news (something left), so that there is no propagation to measure.
     #[must_use]
     pub fn origin(&self) -> Timestamp {
         self.origin
