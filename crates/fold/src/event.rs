@@ -216,22 +216,29 @@ impl RefusalReason {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let standing = Whose(self.standing.id);
         match self.reason {
-            RefusalReason::Older => {
-                write!(f, "refused: older than {}", LifeText(self.standing))?;
-            }
+            RefusalReason::Older => match (self.life.birth, self.standing.birth) {
+                (None, _) => write!(f, "refused: without a birth it does not act on {standing}")?,
+                (Some(birth), Some(later)) if later > birth => {
+                    let millis = later.millis_since(birth);
+                    let (seconds, rest) = (millis / 1000, millis % 1000);
+                    write!(
+                        f,
+                        "refused: older than {standing}, which was born {seconds}.{rest:03} s later"
+                    )?;
+                }
+                _ => write!(f, "refused: born together with {standing}, which stands")?,
+            },
             RefusalReason::EarlierChange => write!(
                 f,
-                "refused: change {} of a process that has made change {} since",
+                "refused: change {} of {standing}, which has made change {} since",
                 self.life.seq, self.standing.seq
             )?,
-            RefusalReason::Withdrawn => {
-                write!(
-                    f,
-                    "refused: withdrawn already by {}",
-                    LifeText(self.standing)
-                )?;
-            }
+            RefusalReason::Withdrawn => write!(
+                f,
+                "refused: {standing} was withdrawn, and this is not newer than that"
+            )?,
         }
         if !self.hostname.is_empty() {
             write!(f, ", from host {}", self.hostname)?;
@@ -240,17 +247,13 @@ impl fmt::Display for Refusal {
     }
 }
 
-struct LifeText(Life);
+struct Whose(Option<LifeId>);
 
-impl fmt::Display for LifeText {
+impl fmt::Display for Whose {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.id {
-            Some(id) => write!(f, "the life {id}")?,
-            None => f.write_str("a producer without order data")?,
-        }
-        match self.0.birth {
-            Some(birth) => write!(f, " born at {} ms", birth.0),
-            None => Ok(()),
+        match self.0 {
+            Some(id) => write!(f, "life {id}"),
+            None => f.write_str("a producer without order data"),
         }
     }
 }

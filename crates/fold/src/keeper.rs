@@ -98,6 +98,8 @@ pub struct Keeper {
     settings: KeeperSettings,
     role: Role,
     ends: BTreeMap<(Topic, PartitionId), EndReport>,
+    /// Log time of a partition when this Observer first stood at its end.
+    followed_since: BTreeMap<PartitionId, LogTime>,
     /// What of a partition's ticks and identity was written last.
     sent: HashMap<(Topic, PartitionId, RecordKind), Sent>,
     written: HashMap<(PartitionId, RecordKind, InstanceKey), Written>,
@@ -116,8 +118,6 @@ struct EndReport {
     at: Duration,
     /// After which tick.
     mark: Mark,
-    /// Log time at which this Observer first stood at an end.
-    followed_since: Option<LogTime>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -135,6 +135,7 @@ impl Keeper {
             settings,
             role: Role::default(),
             ends: BTreeMap::new(),
+            followed_since: BTreeMap::new(),
             sent: HashMap::new(),
             written: HashMap::new(),
             heard_at: Duration::ZERO,
@@ -182,14 +183,10 @@ impl Keeper {
         let Some(clock) = logs.clock(topic).find(partition) else {
             return;
         };
-        let known = self.ends.get(&(topic, partition));
-        let followed_since = known.and_then(|report| report.followed_since);
-        let at_end = clock.position() >= end;
         let report = EndReport {
             end,
             at: now,
             mark: clock.mark(),
-            followed_since: followed_since.or(at_end.then(|| clock.log_time())),
         };
         self.ends.insert((topic, partition), report);
     }
@@ -203,6 +200,10 @@ impl Keeper {
         self.asked_at = now;
         if self.settings.access == Access::ReadOnly || !self.is_at_end(logs, now) {
             return Vec::new();
+        }
+        for (partition, clock) in logs.announcements.clock().iter() {
+            let since = self.followed_since.entry(partition);
+            since.or_insert_with(|| clock.log_time());
         }
         self.take_turns(now);
         let mut due = Vec::new();

@@ -65,7 +65,7 @@ impl Keeper {
         logs: &Logs<'_>,
         due: &mut Vec<NewRecord>,
     ) {
-        let followed_ms = followed_ms(clock, report);
+        let followed_ms = self.followed_ms(partition, clock);
         let candidates = logs.announcements.overdue(partition, report.mark);
         let candidates: Vec<_> = candidates
             .filter(|overdue| !overdue.contested && followed_ms >= overdue.ttl_ms)
@@ -161,12 +161,13 @@ impl Keeper {
             clock.is_some_and(|clock| clock.age_ms(written.at) < written.ttl_ms)
         });
     }
-}
 
-/// Log time for which this Observer has itself followed a partition without a gap, milliseconds.
-fn followed_ms(clock: &PartitionClock, report: &EndReport) -> i64 {
-    report.followed_since.map_or(0, |since| {
-        let since = since.max(clock.unbroken_since());
-        clock.log_time().millis_since(since)
-    })
+    /// Log time for which this Observer has itself followed a partition, at its end and without a
+    /// gap, milliseconds.
+    fn followed_ms(&self, partition: PartitionId, clock: &PartitionClock) -> i64 {
+        self.followed_since.get(&partition).map_or(0, |since| {
+            let since = (*since).max(clock.unbroken_since());
+            clock.log_time().millis_since(since)
+        })
+    }
 }

@@ -1,9 +1,11 @@
 //! Records that are none, and starts that are not over.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use waypost_core::record::HeaderError;
 use waypost_core::{Headers, InstanceKey, LifeId, Offset, PartitionId, Record, Timestamp, Topic};
-use waypost_fold::{FoldEvent, Missing, Outcome, RejectReason};
+use waypost_fold::{FoldEvent, Life, Missing, Outcome, Refusal, RefusalReason, RejectReason};
 
 use crate::sim::{Sim, mk_announcement, mk_key, mk_record, order};
 
@@ -229,7 +231,52 @@ fn s16_a_partition_that_is_not_read_yet_is_named_until_it_is() {
 }
 
 #[test]
-fn reasons_are_one_line_that_says_what_to_do() {
+fn reasons_are_one_line_that_says_what_is_wrong() {
     let text = RejectReason::NoKey.to_string();
     assert!(text.contains("CLUSTER, one zero byte, URI"), "{text}");
+    let life = |id: Option<u64>, birth: Option<i64>| Life {
+        id: id.map(LifeId),
+        birth: birth.map(Timestamp),
+        seq: 4,
+    };
+    let standing = life(Some(0xabc), Some(2_500));
+    let cases = [
+        (
+            RefusalReason::Older,
+            life(Some(1), Some(1_000)),
+            "refused: older than life 0000000000000abc, which was born 1.500 s later, \
+             from host h-1 (partition 3, offset 7)",
+        ),
+        (
+            RefusalReason::Older,
+            life(Some(1), Some(2_500)),
+            "refused: born together with life 0000000000000abc, which stands, \
+             from host h-1 (partition 3, offset 7)",
+        ),
+        (
+            RefusalReason::Older,
+            life(Some(1), None),
+            "refused: without a birth it does not act on life 0000000000000abc, \
+             from host h-1 (partition 3, offset 7)",
+        ),
+        (
+            RefusalReason::Withdrawn,
+            life(None, Some(1_000)),
+            "refused: life 0000000000000abc was withdrawn, and this is not newer than that, \
+             from host h-1 (partition 3, offset 7)",
+        ),
+    ];
+    for (reason, life, expected) in cases {
+        let refusal = Refusal {
+            reason,
+            partition: PartitionId(3),
+            offset: Offset(7),
+            append_time: Timestamp(0),
+            life,
+            standing,
+            hostname: "h-1".into(),
+            ttl: Duration::ZERO,
+        };
+        assert_eq!(refusal.to_string(), expected);
+    }
 }
