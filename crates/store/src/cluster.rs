@@ -183,6 +183,12 @@ impl ClusterState {
         0..i32::try_from(self.facts.d2_partition_count).unwrap_or(i32::MAX)
     }
 
+    /// Whether it remembers something that left at `until` or before.
+    pub(crate) fn has_to_forget(&self, until: Timestamp) -> bool {
+        let oldest = self.removed.oldest().into_iter().chain(self.emptied_at);
+        oldest.min().is_some_and(|at| at <= until)
+    }
+
     pub(crate) fn removed(&self) -> &RemovedNames<InstanceUri> {
         &self.removed
     }

@@ -35,6 +35,11 @@ impl<T: Ord + Clone> RemovedNames<T> {
         self.by_name.contains_key(name)
     }
 
+    /// When the name left that is remembered longest.
+    pub(crate) fn oldest(&self) -> Option<Timestamp> {
+        self.by_order.first_key_value().map(|(_, (at, _))| *at)
+    }
+
     /// Names in name order.
     pub(crate) fn names(&self) -> impl Iterator<Item = &T> {
         self.by_name.keys()

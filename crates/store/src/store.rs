@@ -7,13 +7,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
-use waypost_core::{ClusterName, InstanceUri, ServiceDefinition, ServiceName, SourceSlot};
+use waypost_core::{
+    ClusterName, InstanceUri, ServiceDefinition, ServiceName, SourceSlot, Timestamp,
+};
 
 use crate::change::ChangeListener;
 use crate::cluster::{
     Announced, ClusterOutline, ClusterSnapshot, ClusterState, ServedInstance, Stamp,
 };
 use crate::inspect::Inspector;
+use crate::limits::REMOVED_INSTANCES_MAX;
 use crate::memory::RemovedNames;
 use crate::shards::Shards;
 use crate::slots::Slots;
@@ -33,6 +36,7 @@ pub(crate) struct Inner {
     pub(crate) services: Shards<HashMap<ServiceName, ServiceEntry>>,
     pub(crate) removed: Mutex<Removed>,
     pub(crate) removed_instances: AtomicUsize,
+    pub(crate) removed_instances_max: usize,
     pub(crate) config_loaded: AtomicBool,
     pub(crate) generation: AtomicU64,
     /// Writers of different sources take turns; readers never wait for this.
@@ -99,7 +103,18 @@ impl Store {
     /// An empty store. `listener` hears of every change.
     #[must_use]
     pub fn new(inspector: Inspector, listener: Arc<dyn ChangeListener>) -> Self {
+        Self::with_memory(inspector, listener, REMOVED_INSTANCES_MAX)
+    }
+
+    /// A store that remembers at most so many instances that left, of all clusters together.
+    #[must_use]
+    pub fn with_memory(
+        inspector: Inspector,
+        listener: Arc<dyn ChangeListener>,
+        removed_instances_max: usize,
+    ) -> Self {
         Self(Arc::new(Inner {
+            removed_instances_max,
             inspector,
             listener,
             clusters: Shards::default(),
@@ -303,6 +318,17 @@ impl Store {
             }
         });
         names.sort_unstable();
+        names
+    }
+
+    /// Clusters that remember something which left at `until` or before.
+    pub(crate) fn clusters_to_forget(&self, until: Timestamp) -> Vec<ClusterName> {
+        let mut names = Vec::new();
+        self.for_each_entry(|name, state| {
+            if state.has_to_forget(until) {
+                names.push(name.clone());
+            }
+        });
         names
     }
 

@@ -8,7 +8,7 @@ use waypost_core::{ClusterName, InstanceKey, ServiceName, SourceSlot, StoreInput
 
 use crate::change::{ChangeSet, ClusterChange};
 use crate::cluster::{ClusterState, WriteContext};
-use crate::limits::{REMEMBER, REMOVED_INSTANCES_MAX, REMOVED_NAMES_MAX};
+use crate::limits::{REMEMBER, REMOVED_NAMES_MAX};
 use crate::slots::Slots;
 use crate::store::{ServiceEntry, Store};
 
@@ -114,17 +114,14 @@ impl Writer {
     }
 
     /// Forgets what left longer ago than is remembered: names of instances, clusters and services,
-    /// and implicit clusters without instances. Walks over all clusters; meant to be called about
+    /// and implicit clusters without instances. Looks at every cluster; meant to be called about
     /// once a minute.
     pub fn forget(&mut self, now: Timestamp) -> ChangeSet {
         let mut changes = ChangeSet::default();
         let until = now.minus(REMEMBER);
-        let turn = self.store.0.turn.lock();
-        let mut names = Vec::new();
-        for shard in self.store.0.clusters.iter() {
-            names.extend(shard.read().keys().cloned());
-        }
-        for name in names {
+        for name in self.store.clusters_to_forget(until) {
+            // One turn for each, so that other writers wait for one cluster and not for all.
+            let _turn = self.store.0.turn.lock();
             let cx = self.context(now);
             self.change_cluster(cx, &name, &mut changes, |state, change| {
                 state.forget_until(cx, until, change);
@@ -137,7 +134,6 @@ impl Writer {
         }
         removed.services.drop_until(until);
         drop(removed);
-        drop(turn);
         self.notify(changes)
     }
 
@@ -204,7 +200,8 @@ impl Writer {
         } else {
             total.fetch_sub(before - after, Ordering::Relaxed);
         }
-        while total.load(Ordering::Relaxed) > REMOVED_INSTANCES_MAX && state.forget_oldest() {
+        let max = self.store.0.removed_instances_max;
+        while total.load(Ordering::Relaxed) > max && state.forget_oldest() {
             total.fetch_sub(1, Ordering::Relaxed);
         }
     }

@@ -159,3 +159,23 @@ fn a_cluster_remembers_so_many_and_the_oldest_go_first() {
     assert_eq!(removed.first(), Some(&uri("h00001")));
     assert_eq!(store.counts().removed_instances, REMOVED_PER_CLUSTER_MAX);
 }
+
+#[test]
+fn all_clusters_together_remember_so_many_and_who_forgets_is_who_lost_last() {
+    let recorder = std::sync::Arc::new(common::Recorder::default());
+    let store = waypost_store::Store::with_memory(common::INSPECTOR, recorder, 3);
+    let mut log = store.writer(SourceSlot::Log).unwrap();
+    log.set_config_loaded();
+    for cluster in ["a", "b"] {
+        log.apply(START, ["1", "2", "3"].map(|host| up(cluster, host, "h")));
+    }
+    log.apply(START, ["1", "2"].map(|host| down("a", host)));
+    log.apply(START, ["1", "2", "3"].map(|host| down("b", host)));
+    assert_eq!(store.removed_instances("a"), ["1", "2"].map(uri));
+    assert_eq!(store.removed_instances("b"), ["3"].map(uri));
+    assert_eq!(store.counts().removed_instances, 3);
+    log.apply(START, [up("b", "3", "h"), down("a", "3")]);
+    assert_eq!(store.removed_instances("a"), ["1", "2", "3"].map(uri));
+    log.forget(after(REMEMBER, 0));
+    assert_eq!(store.counts().removed_instances, 0);
+}
