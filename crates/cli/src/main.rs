@@ -1,3 +1,11 @@
-//! The `waypost` binary.
+//! The `waypost` binary. Everything is in the library beside it.
 
-fn main() {}
+use std::process::ExitCode;
+
+/// Observers hold millions of small values for days; jemalloc keeps them from fragmenting.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+fn main() -> ExitCode {
+    waypost_cli::main()
+}

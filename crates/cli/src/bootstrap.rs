@@ -1,0 +1,206 @@
+//! `waypost bootstrap grpc|envoy|d2`: a client configuration ready to use.
+//!
+//! One name, many Observers. gRPC also takes a *list* of `xds_servers`, but that list is a fallback,
+//! not a choice: a client goes to the next entry only while something it wants is missing from its
+//! cache, and stays with a dead first entry as long as its cache is full (gRFC A71). So it would
+//! learn of no change after its Observer died. One name that resolves to all of them has no such
+//! rule: the channel reconnects to another address at once.
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde_json::{Value, json};
+
+use crate::args::{BootstrapArgs, ClientArg};
+use crate::exit::{Exit, Failure};
+use crate::output::print_line;
+
+pub(crate) fn run(args: &BootstrapArgs) -> Result<Exit, Failure> {
+    let observers = Observers::parse(&args.to)?;
+    let node_id = args
+        .node_id
+        .clone()
+        .unwrap_or_else(|| gethostname::gethostname().to_string_lossy().into_owned());
+    let text = match args.client {
+        ClientArg::Grpc => grpc(&observers, &node_id, args)?,
+        ClientArg::Envoy => envoy(&observers, &node_id, args),
+        ClientArg::D2 => d2(&observers, &node_id, args)?,
+    };
+    if args.client == ClientArg::Grpc && observers.is_several() {
+        eprintln!(
+            "waypost: a list of addresses is understood by gRPC in C++, Python, Ruby, PHP and C#; in \
+             Java, Go and Rust give --to one DNS name that resolves to all Observers"
+        );
+    }
+    print_line(text.trim_end())?;
+    Ok(Exit::Done)
+}
+
+/// Where all Observers are.
+enum Observers {
+    /// A name that the resolver of the client turns into all their addresses.
+    Name(String, u16),
+    /// The addresses themselves, all of one family.
+    Addresses(Vec<SocketAddr>),
+}
+
+impl Observers {
+    fn parse(to: &[String]) -> Result<Self, Failure> {
+        let addresses: Vec<_> = to.iter().filter_map(|a| a.parse().ok()).collect();
+        if addresses.len() == to.len() && !addresses.is_empty() {
+            let first_is_v4 = matches!(&addresses[0], SocketAddr::V4(_));
+            if addresses.iter().any(|a| a.is_ipv4() != first_is_v4) {
+                return Err(Failure::usage(
+                    "--to: give either IPv4 or IPv6 addresses; a DNS name can have both",
+                ));
+            }
+            return Ok(Self::Addresses(addresses));
+        }
+        let [name] = to else {
+            return Err(Failure::usage(
+                "--to: give one DNS name that resolves to all Observers, or the IP addresses of them \
+                 all; of several names a client would use the first (gRFC A71)",
+            ));
+        };
+        let (host, port) = name.rsplit_once(':').unwrap_or((name, ""));
+        let port = port
+            .parse()
+            .map_err(|_| Failure::usage("--to: expected HOST:PORT"))?;
+        Ok(Self::Name(host.to_owned(), port))
+    }
+
+    fn is_several(&self) -> bool {
+        matches!(self, Self::Addresses(addresses) if addresses.len() > 1)
+    }
+
+    /// The target as gRPC names it (gRPC name resolution: `dns`, `ipv4`, `ipv6`).
+    fn grpc_target(&self) -> String {
+        match self {
+            Self::Name(host, port) => format!("dns:///{host}:{port}"),
+            // Every gRPC takes one address as a name; only those on C-core (C++, Python, Ruby, …)
+            // know the scheme of several.
+            Self::Addresses(addresses) if addresses.len() == 1 => {
+                format!("dns:///{}", addresses[0])
+            }
+            Self::Addresses(addresses) => {
+                let scheme = if addresses.iter().all(SocketAddr::is_ipv4) {
+                    "ipv4"
+                } else {
+                    "ipv6"
+                };
+                let list: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+                format!("{scheme}:{}", list.join(","))
+            }
+        }
+    }
+
+    /// Envoy's kind of cluster, and its endpoints.
+    fn envoy_endpoints(&self) -> (&'static str, Vec<(String, u16)>) {
+        match self {
+            Self::Name(host, port) => ("STRICT_DNS", vec![(host.clone(), *port)]),
+            Self::Addresses(addresses) => {
+                let list = addresses.iter().map(|a| (a.ip().to_string(), a.port()));
+                ("STATIC", list.collect())
+            }
+        }
+    }
+}
+
+/// The bootstrap file of proxyless gRPC (gRFC A27, "xDS Client Bootstrap").
+fn grpc(observers: &Observers, node_id: &str, args: &BootstrapArgs) -> Result<String, Failure> {
+    let bootstrap = json!({
+        "xds_servers": [{
+            "server_uri": observers.grpc_target(),
+            "channel_creds": [{ "type": "insecure" }],
+            "server_features": ["xds_v3"],
+        }],
+        "node": node(node_id, args),
+    });
+    serde_json::to_string_pretty(&bootstrap).map_err(|e| Failure::failed(e.to_string()))
+}
+
+fn node(node_id: &str, args: &BootstrapArgs) -> Value {
+    let mut node = json!({ "id": node_id });
+    if !args.fabric.is_empty() || !args.zone.is_empty() {
+        node["locality"] = json!({ "region": args.fabric, "zone": args.zone });
+    }
+    node
+}
+
+/// A configuration file of Envoy: a listener whose routes come by RDS, clusters by CDS over ADS.
+fn envoy(observers: &Observers, node_id: &str, args: &BootstrapArgs) -> String {
+    let (kind, endpoints) = observers.envoy_endpoints();
+    let quote = |text: &str| Value::from(text).to_string();
+    let endpoints: Vec<_> = endpoints
+        .iter()
+        .map(|(host, port)| {
+            format!(
+                "        - endpoint: {{ address: {{ socket_address: {{ address: {}, port_value: {port} }} }} }}",
+                quote(host)
+            )
+        })
+        .collect();
+    let listen_ip: IpAddr = args.proxy_listen.ip();
+    ENVOY
+        .replace("@NODE_ID@", &quote(node_id))
+        .replace("@CLUSTER_NAME@", &quote(&args.service))
+        .replace("@REGION@", &quote(&args.fabric))
+        .replace("@ZONE@", &quote(&args.zone))
+        .replace("@SERVICE@", &quote(&args.service))
+        .replace("@LISTEN_IP@", &quote(&listen_ip.to_string()))
+        .replace("@LISTEN_PORT@", &args.proxy_listen.port().to_string())
+        .replace("@KIND@", kind)
+        .replace("@ENDPOINTS@", &endpoints.join("\n"))
+}
+
+const ENVOY: &str = include_str!("bootstrap/envoy.yaml");
+
+/// Java code for rest.li's D2 client.
+fn d2(observers: &Observers, node_id: &str, args: &BootstrapArgs) -> Result<String, Failure> {
+    if observers.is_several() {
+        return Err(Failure::usage(
+            "--to: gRPC in Java resolves no list of addresses; give one DNS name that resolves to all \
+             Observers",
+        ));
+    }
+    let quote = |text: &str| Value::from(text).to_string();
+    Ok(include_str!("bootstrap/d2.java")
+        .replace("@TARGET@", &quote(&observers.grpc_target()))
+        .replace("@NODE_ID@", &quote(node_id))
+        .replace("@SERVICE@", &args.service))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(to: &[&str]) -> Result<String, Failure> {
+        let to: Vec<_> = to.iter().map(|t| (*t).to_owned()).collect();
+        Observers::parse(&to).map(|o| o.grpc_target())
+    }
+
+    #[test]
+    fn there_is_always_one_target_that_means_all_observers() {
+        let cases = [
+            (&["127.0.0.1:18000"][..], "dns:///127.0.0.1:18000"),
+            (
+                &["127.0.0.2:1", "127.0.0.3:1"],
+                "ipv4:127.0.0.2:1,127.0.0.3:1",
+            ),
+            (&["[::1]:1"], "dns:///[::1]:1"),
+            (&["[::1]:1", "[::2]:1"], "ipv6:[::1]:1,[::2]:1"),
+            (
+                &["observers.example:18000"],
+                "dns:///observers.example:18000",
+            ),
+        ];
+        for (to, expected) in cases {
+            assert_eq!(target(to).as_deref(), Ok(expected));
+        }
+        for bad in [
+            &["a.example:1", "b.example:1"][..],
+            &["127.0.0.1:1", "[::1]:1"],
+        ] {
+            assert!(target(bad).is_err(), "{bad:?}");
+        }
+    }
+}

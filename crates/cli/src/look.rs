@@ -1,0 +1,7 @@
+//! The looking commands: `get`, `describe`, `watch`, `status`.
+
+pub(crate) mod describe;
+pub(crate) mod get;
+mod rows;
+pub(crate) mod status;
+pub(crate) mod watch;

@@ -1,0 +1,225 @@
+//! `waypost describe cluster|service|uri|stream NAME`.
+
+use serde::Serialize;
+use serde_json::Value;
+use waypost_admin_api::{ClusterView, DefinitionView, ServiceView, UriView, path};
+
+use super::{get, rows};
+use crate::admin::Admin;
+use crate::args::{DescribeArg, DescribeArgs, OutputFormat};
+use crate::exit::{Exit, Failure};
+use crate::output::{self, show_age, show_time};
+
+pub(crate) async fn run(args: DescribeArgs) -> Result<Exit, Failure> {
+    let admin = Admin::new(&args.server.server);
+    let format = args.output.output;
+    if args.uri.is_some() != (args.what == DescribeArg::Uri) {
+        return Err(Failure::usage(
+            "`describe uri` needs a cluster and a URI, the others one name: waypost describe uri CLUSTER URI",
+        ));
+    }
+    match args.what {
+        DescribeArg::Cluster => {
+            let view: ClusterView = admin.get(&path::cluster(&args.name)).await?;
+            let uris: Vec<UriView> = admin.get_all(&path::uris(&args.name)).await?;
+            print(format, &view, || cluster_lines(&view, &uris))
+        }
+        DescribeArg::Service => {
+            let view: ServiceView = admin.get(&path::service(&args.name)).await?;
+            print(format, &view, || service_lines(&view))
+        }
+        DescribeArg::Uri => {
+            let wanted = args.uri.unwrap_or_default();
+            let uris: Vec<UriView> = admin.get_all(&path::uris(&args.name)).await?;
+            let view = uris.into_iter().find(|u| u.uri == wanted).ok_or_else(|| {
+                Failure::failed(format!("cluster {} has no URI {wanted}", args.name))
+            })?;
+            print(format, &view, || uri_lines(&view))
+        }
+        DescribeArg::Stream => {
+            let view = get::streams(&admin, Some(&args.name)).await?.remove(0);
+            print(format, &view, || {
+                let mut lines = Lines::default();
+                lines.put_json(&view);
+                lines.0
+            })
+        }
+    }
+}
+
+fn print<T: Serialize>(
+    format: OutputFormat,
+    view: &T,
+    lines: impl FnOnce() -> Vec<String>,
+) -> Result<Exit, Failure> {
+    output::print(format, view, || lines().join("\n"))?;
+    Ok(Exit::Done)
+}
+
+/// `name: value` lines, indented where they belong to the line above.
+#[derive(Default)]
+struct Lines(Vec<String>);
+
+impl Lines {
+    fn put(&mut self, name: &str, value: impl std::fmt::Display) {
+        let value = value.to_string();
+        if !value.is_empty() {
+            self.0.push(format!("{name}: {value}"));
+        }
+    }
+
+    fn put_all(&mut self, name: &str, values: impl IntoIterator<Item = String>) {
+        let values: Vec<_> = values.into_iter().map(|v| format!("  {v}")).collect();
+        if !values.is_empty() {
+            self.0.push(format!("{name}:"));
+            self.0.extend(values);
+        }
+    }
+
+    fn put_definition(&mut self, definition: Option<&DefinitionView>) {
+        let Some(definition) = definition else {
+            self.put("definition", "implicit: announced without a definition");
+            return;
+        };
+        self.put(
+            "definition",
+            format!(
+                "revision {}, created {}, changed {}",
+                definition.revision,
+                show_time(definition.created_at_ms),
+                show_time(definition.modified_at_ms)
+            ),
+        );
+        self.put_all("properties", fields(&definition.properties));
+    }
+
+    fn put_json<T: Serialize>(&mut self, value: &T) {
+        let value = serde_json::to_value(value).unwrap_or_default();
+        self.0.extend(fields(&value));
+    }
+}
+
+/// One line for each field of an object; what is nested stays JSON.
+fn fields(value: &Value) -> Vec<String> {
+    let Value::Object(entries) = value else {
+        return vec![value.to_string()];
+    };
+    let show = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let line = |(key, value): (&String, &Value)| format!("{key}: {}", show(value));
+    entries.iter().map(line).collect()
+}
+
+fn cluster_lines(view: &ClusterView, uris: &[UriView]) -> Vec<String> {
+    let mut lines = Lines::default();
+    let counts = &view.summary.instances;
+    lines.put("cluster", &view.summary.name);
+    lines.put_definition(view.definition.as_ref());
+    lines.put("sources", view.sources.join(", "));
+    lines.put("services", view.summary.services.join(", "));
+    lines.put(
+        "instances",
+        format!(
+            "{} ({} healthy, {} draining, {} unhealthy)",
+            counts.total, counts.healthy, counts.draining, counts.unhealthy
+        ),
+    );
+    let health = if view.summary.health_ignored {
+        "ignored: too few instances are healthy"
+    } else {
+        "respected"
+    };
+    lines.put(
+        "health",
+        format!(
+            "{health} (min_healthy_percent {})",
+            view.min_healthy_percent
+        ),
+    );
+    let partitions: Vec<_> = view.d2_partitions.iter().map(ToString::to_string).collect();
+    lines.put("D2 partitions", partitions.join(", "));
+    lines.put_all("without address", view.unresolved_uris.iter().cloned());
+    let versions = view.versions.iter().map(|(kind, v)| format!("{kind}: {v}"));
+    lines.put_all("versions", versions);
+    lines.put_all(
+        "uris",
+        uris.iter().map(|u| {
+            let notes = rows::notes(u);
+            let space = if notes.is_empty() { "" } else { "  " };
+            format!("{}  {}{space}{notes}", u.uri, u.health.as_str())
+        }),
+    );
+    lines.0
+}
+
+fn service_lines(view: &ServiceView) -> Vec<String> {
+    let mut lines = Lines::default();
+    lines.put("service", &view.name);
+    lines.put("cluster", &view.cluster);
+    lines.put("path", &view.path);
+    lines.put_definition(view.definition.as_ref());
+    lines.put("sources", view.sources.join(", "));
+    lines.0
+}
+
+fn uri_lines(view: &UriView) -> Vec<String> {
+    let mut lines = Lines::default();
+    lines.put("uri", &view.uri);
+    lines.put("cluster", &view.cluster);
+    lines.put("health", view.health.as_str());
+    lines.put("weight", rows::weights(&view.weights));
+    lines.put("host", &view.hostname);
+    lines.put("addresses", view.addresses.join(", "));
+    lines.put("without address", view.unresolved.as_deref().unwrap_or(""));
+    lines.put("application", &view.application);
+    lines.put("fabric", &view.fabric);
+    lines.put("zone", &view.zone);
+    lines.put_all("metadata", fields(&view.metadata));
+    lines.put("changed", show_time(view.origin_at_ms));
+    lines.put("tracing id", &view.tracing_id);
+    lines.put("heartbeat every", show_age(view.heartbeat_ms));
+    lines.put("time-to-live", show_age(view.ttl_ms));
+    for source in &view.sources {
+        let served = if source.served { "served" } else { "backup" };
+        lines.put("source", format!("{} ({served})", source.name));
+        if let Some(log) = &source.log {
+            lines.0.extend(log_lines(log));
+        }
+    }
+    lines.put_all("refused", view.refused.iter().map(rows::refused));
+    lines.0
+}
+
+fn log_lines(log: &waypost_admin_api::LogFacts) -> Vec<String> {
+    let mut lines = vec![
+        format!("  partition {}, offset {}", log.partition, log.offset),
+        format!("  appended {}", show_time(log.appended_at_ms)),
+        format!("  last heartbeat {} ago", show_age(log.heartbeat_age_ms)),
+        format!(
+            "  life {}, born {}, change {}",
+            log.life_id.as_deref().unwrap_or("without id"),
+            show_time(log.born_at_ms),
+            log.seq
+        ),
+    ];
+    let flags = [
+        (log.held, "  its expiry is held"),
+        (
+            log.unconfirmed,
+            "  unconfirmed: kept from another or longer log",
+        ),
+        (
+            log.wrong_partition,
+            "  its key belongs into another partition: check the producer's partitioner",
+        ),
+    ];
+    lines.extend(
+        flags
+            .iter()
+            .filter(|(is, _)| *is)
+            .map(|(_, l)| (*l).to_owned()),
+    );
+    lines
+}
