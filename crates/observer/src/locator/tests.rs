@@ -2,6 +2,7 @@
 
 mod encoding;
 mod marks;
+mod reports;
 mod resources;
 
 use std::sync::Arc;
