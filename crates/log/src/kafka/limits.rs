@@ -24,9 +24,9 @@ pub(super) const UNANSWERED_MAX: u32 = 2;
 /// meanwhile, so a partition without a leader must not hold up the others for long.
 pub(super) const BOUNDS_ANSWER_MAX: Duration = Duration::from_millis(500);
 
-/// How long a partition whose bounds could not be had is left alone: one in twenty of the reader's
-/// time at most goes into waiting for it.
-pub(super) const BOUNDS_RETRY_INTERVAL: Duration = Duration::from_secs(10);
+/// How long a partition whose bounds could not be had several times is left alone: one in twenty of
+/// the reader's time at most goes into waiting for it.
+pub(super) const BOUNDS_RETRY_INTERVAL_MAX: Duration = Duration::from_secs(10);
 
 /// Longest sleep of a reader's thread: how late it notices that its owner has dropped it.
 pub(super) const POLL_MAX: Duration = Duration::from_millis(200);

@@ -73,7 +73,7 @@ pub(super) fn read_at(
     let away = |consumer: &BaseConsumer<ReaderContext>| {
         LogError::Unavailable(consumer.context().complaints.unreachable(settings))
     };
-    let id = kafka_partition(partition);
+    let id = kafka_partition(partition.0 as usize);
     let (start, end) = match consumer.fetch_watermarks(&name, id, ANSWER_MAX) {
         Ok(bounds) => bounds,
         Err(error) if is_unknown(&error) => {
@@ -119,8 +119,8 @@ fn is_unknown(error: &KafkaError) -> bool {
     )
 }
 
-fn kafka_partition(partition: PartitionId) -> i32 {
-    i32::try_from(partition.0).unwrap_or(i32::MAX)
+fn kafka_partition(partition: usize) -> i32 {
+    i32::try_from(partition).unwrap_or(i32::MAX)
 }
 
 /// Takes a record out of librdkafka's buffer, which may be as large as a fetch: what lives on in the

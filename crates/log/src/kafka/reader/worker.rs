@@ -1,9 +1,8 @@
 //! The thread of a reader: polls librdkafka, and asks in between where partitions begin and end.
 //!
-//! Questions are asked here and not beside, one partition at a time and spread over the interval:
-//! what is delivered after an answer was then read after the question, which is what
-//! [`ReadEvent::Bounds`] promises. Meanwhile librdkafka fetches on, so it costs latency (one round
-//! trip), not throughput.
+//! Questions are asked here and not beside, one partition a turn: what is delivered after an answer
+//! was then read after the question, which is what [`ReadEvent::Bounds`] promises. Meanwhile
+//! librdkafka fetches on, so it costs latency (one round trip), not throughput.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +23,7 @@ use super::position::Position;
 use super::{kafka_partition, to_record};
 use crate::kafka::client::{self, Inquiry};
 use crate::kafka::limits::{
-    BATCH_BYTES_MAX, BOUNDS_ANSWER_MAX, BOUNDS_RETRY_INTERVAL, METADATA_ANSWER_MAX,
+    BATCH_BYTES_MAX, BOUNDS_ANSWER_MAX, BOUNDS_RETRY_INTERVAL_MAX, METADATA_ANSWER_MAX,
     METADATA_INTERVAL, POLL_MAX, RETRY_INTERVAL, UNANSWERED_MAX,
 };
 use crate::kafka::settings::KafkaSettings;
@@ -56,6 +55,33 @@ pub(super) struct Worker {
 struct Followed {
     position: Position,
     bounds_due: Instant,
+    /// Questions for its bounds in a row that stayed without an answer.
+    unanswered: u32,
+    /// librdkafka fetches it: not before its bounds are known, so that they come before its first
+    /// record, and a position that does not exist is never fetched from.
+    is_assigned: bool,
+}
+
+impl Followed {
+    fn new(position: Position) -> Self {
+        Self {
+            position,
+            bounds_due: Instant::now(),
+            unanswered: 0,
+            is_assigned: false,
+        }
+    }
+
+    fn answered(&mut self) {
+        self.unanswered = 0;
+        self.bounds_due = Instant::now() + BOUNDS_INTERVAL;
+    }
+
+    fn not_answered(&mut self) {
+        let backoff = RETRY_INTERVAL * (1 << self.unanswered.min(4)) / 4;
+        self.unanswered = self.unanswered.saturating_add(1);
+        self.bounds_due = Instant::now() + backoff.min(BOUNDS_RETRY_INTERVAL_MAX);
+    }
 }
 
 impl Worker {
@@ -222,36 +248,37 @@ impl Worker {
                 topic = self.topic_name,
                 "a position was out of range and is not any more"
             );
-            self.assign_all();
+            self.assign_again();
         }
         Ok(())
     }
 
     fn ask_bounds_that_are_due(&mut self) -> Flow {
-        // One in each turn, so that records are delivered in between; all of them at the start.
+        // One in each turn, so that records are delivered in between.
         let now = Instant::now();
         let due = (0..self.followed.len())
             .filter(|index| self.followed[*index].bounds_due <= now)
             .min_by_key(|index| self.followed[*index].bounds_due);
-        match due {
-            Some(index) => self.ask_bounds(index).map(|_| ()),
-            None => Ok(()),
+        if let Some(index) = due {
+            self.ask_bounds(index)?;
+            self.assign_if_known(index);
         }
+        Ok(())
     }
 
     /// Asks where a partition begins and ends, and reports it. `false`: no answer.
     fn ask_bounds(&mut self, index: usize) -> Result<bool, Dropped> {
         self.deliver_batch()?;
-        let partition = i32::try_from(index).unwrap_or(i32::MAX);
+        let partition = kafka_partition(index);
         let answer = self
             .consumer
             .fetch_watermarks(&self.topic_name, partition, BOUNDS_ANSWER_MAX);
         let Ok((start, end)) = answer else {
-            self.followed[index].bounds_due = Instant::now() + BOUNDS_RETRY_INTERVAL;
+            self.followed[index].not_answered();
             return Ok(false);
         };
         self.note_life();
-        self.followed[index].bounds_due = Instant::now() + BOUNDS_INTERVAL;
+        self.followed[index].answered();
         let events = self.followed[index].position.bounds(start, end);
         events.into_iter().try_for_each(|event| self.send(event))?;
         Ok(true)
@@ -306,48 +333,56 @@ impl Worker {
         self.send(ReadEvent::Partitions(count))?;
         for partition in (known..count).map(PartitionId) {
             let position = Position::new(partition, self.from.remove(&partition));
-            self.followed.push(Followed {
-                position,
-                bounds_due: Instant::now(),
-            });
+            self.followed.push(Followed::new(position));
         }
-        // The bounds first: a position that does not exist must not be fetched from, and one that
-        // is known cannot slip between the question for the beginning and the first fetch.
-        for index in known as usize..count as usize {
-            self.ask_bounds(index)?;
-            self.spread_bounds(index);
-        }
-        self.assign_all();
         Ok(())
     }
 
-    /// Lets partitions take turns over the interval instead of all at once.
-    fn spread_bounds(&mut self, index: usize) {
-        let count = u32::try_from(self.followed.len())
-            .unwrap_or(u32::MAX)
-            .max(1);
-        let turn = u32::try_from(index).unwrap_or(u32::MAX);
-        if let Some(followed) = self.followed.get_mut(index) {
-            followed.bounds_due += BOUNDS_INTERVAL * turn / count;
+    /// Begins to fetch a partition once it is known where.
+    fn assign_if_known(&mut self, index: usize) {
+        let followed = &self.followed[index];
+        if followed.is_assigned || followed.position.is_lost || followed.position.next().is_none() {
+            return;
+        }
+        let assigned = self
+            .assignment([index])
+            .and_then(|list| self.consumer.incremental_assign(&list));
+        match assigned {
+            Ok(()) => self.followed[index].is_assigned = true,
+            Err(error) => self.note_not_assigned(&error),
         }
     }
 
-    fn assign_all(&self) {
-        let mut assignment = TopicPartitionList::with_capacity(self.followed.len());
-        for (index, followed) in self.followed.iter().enumerate() {
-            if followed.position.is_lost {
-                continue;
-            }
-            let next = followed.position.next();
+    /// Begins anew to fetch every partition where it stands. What librdkafka had fetched for the
+    /// assignment before it throws away.
+    fn assign_again(&mut self) {
+        let indexes: Vec<usize> = (0..self.followed.len())
+            .filter(|index| self.followed[*index].is_assigned)
+            .filter(|index| !self.followed[*index].position.is_lost)
+            .collect();
+        let assigned = self
+            .assignment(indexes)
+            .and_then(|list| self.consumer.assign(&list));
+        if let Err(error) = assigned {
+            self.note_not_assigned(&error);
+        }
+    }
+
+    fn assignment(
+        &self,
+        indexes: impl IntoIterator<Item = usize>,
+    ) -> Result<TopicPartitionList, KafkaError> {
+        let mut list = TopicPartitionList::new();
+        for index in indexes {
+            let next = self.followed[index].position.next();
             let offset = next.map_or(KafkaOffset::Beginning, KafkaOffset::Offset);
-            let partition = kafka_partition(PartitionId(u32::try_from(index).unwrap_or(u32::MAX)));
-            let added = assignment.add_partition_offset(&self.topic_name, partition, offset);
-            debug_assert!(added.is_ok(), "an offset read from the log is one");
+            list.add_partition_offset(&self.topic_name, kafka_partition(index), offset)?;
         }
-        // What librdkafka had fetched for the assignment before it throws away.
-        if let Err(error) = self.consumer.assign(&assignment) {
-            tracing::error!(topic = self.topic_name, %error, "Kafka partitions cannot be assigned");
-        }
+        Ok(list)
+    }
+
+    fn note_not_assigned(&self, error: &KafkaError) {
+        tracing::error!(topic = self.topic_name, %error, "Kafka partitions cannot be assigned");
     }
 
     /// Something came from a broker. If none was to be had before, ask at once for the rest.
@@ -363,9 +398,8 @@ impl Worker {
             return Ok(());
         }
         self.send(ReadEvent::Available)?;
-        for index in 0..self.followed.len() {
-            self.ask_bounds(index)?;
-            self.spread_bounds(index);
+        for followed in &mut self.followed {
+            followed.bounds_due = Instant::now();
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Which log a topic is: a record in its partition 0.
 
 use bytes::Bytes;
+use tokio::time::{Instant, sleep, timeout};
 use waypost_core::partition::PartitionId;
 use waypost_core::port::{AnnouncementLog as _, LogError, LogReader, ReadEvent};
 use waypost_core::record::{
@@ -8,12 +9,36 @@ use waypost_core::record::{
 };
 
 use crate::kafka::KafkaLog;
+use crate::kafka::limits::{ANSWER_MAX, CREATE_MAX, RETRY_INTERVAL};
 
 /// The identity that stands in the topic; where there is none, one is written.
 ///
 /// A topic that existed is read to its end first: a creation may have been cut short before its
-/// record was written, and a log must not get a second identity for no reason.
+/// record was written, and a log must not get a second identity for no reason. A topic that is new
+/// is not known to every broker at once, nor has each partition a leader, so this is tried for a
+/// while.
 pub(super) async fn establish(log: &KafkaLog, topic: Topic) -> Result<LogIdentity, LogError> {
+    let give_up = Instant::now() + CREATE_MAX;
+    loop {
+        let tried = match timeout(ANSWER_MAX, try_establish(log, topic)).await {
+            Ok(tried) => tried,
+            Err(_) => Err(LogError::Unavailable(format!(
+                "topic {} could not be read to its end; run the command again",
+                log.settings().topic_name(topic)
+            ))),
+        };
+        match tried {
+            Err(LogError::Unavailable(_) | LogError::Misconfigured(_))
+                if Instant::now() < give_up =>
+            {
+                sleep(RETRY_INTERVAL / 4).await;
+            }
+            done => return done,
+        }
+    }
+}
+
+async fn try_establish(log: &KafkaLog, topic: Topic) -> Result<LogIdentity, LogError> {
     if let Some(identity) = find(log.read(topic, &[]).await?.as_mut()).await? {
         return Ok(identity);
     }
