@@ -323,8 +323,8 @@ impl Stream {
         })
     }
 
-    /// A cluster that is new or changed at the client is of no use to it until its endpoints come
-    /// again, even if they are the same (xDS protocol, "Resource warming").
+    /// A cluster that is new or changed at the client is of no use to it until the endpoints that it
+    /// has come again, even if they are the same (xDS protocol, "Resource warming").
     fn rewarm(&mut self, resource_type: ResourceType, draft: &Draft) {
         if resource_type != ResourceType::Cluster {
             return;
@@ -335,7 +335,8 @@ impl Stream {
         };
         let common = substream.common_mut();
         for name in &draft.renewed {
-            if common.subscriptions.has_explicit(name) {
+            let explicit = common.subscriptions.find_explicit(name);
+            if explicit.is_some_and(|explicit| explicit.version().is_some()) {
                 common.pending.add(name.clone(), Why::Asked);
             }
         }

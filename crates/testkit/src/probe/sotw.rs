@@ -53,6 +53,8 @@ impl SotwProbe {
         if self.exchange.sent == 0 && request.node.is_none() {
             request.node = Some(self.node.clone());
         }
+        let state = self.types.entry(request.type_url.clone()).or_default();
+        state.names = request.resource_names.iter().cloned().collect();
         self.exchange.send(request).await
     }
 
