@@ -1,5 +1,7 @@
 //! The process's log: text or JSON lines on standard error.
 
+use std::io::IsTerminal as _;
+
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -45,7 +47,14 @@ pub fn init(format: LogFormat, filter: &str) -> Result<(), TelemetryError> {
         .with_env_filter(env_filter)
         .with_writer(std::io::stderr);
     let done = match format {
-        LogFormat::Text => base.with_target(false).finish().try_init(),
+        LogFormat::Text => {
+            // Colours are for eyes: a file or a pipe gets plain text.
+            let colours = std::io::stderr().is_terminal();
+            base.with_target(false)
+                .with_ansi(colours)
+                .finish()
+                .try_init()
+        }
         LogFormat::Json => base.json().flatten_event(true).finish().try_init(),
     };
     done.map_err(|_| TelemetryError::Twice)

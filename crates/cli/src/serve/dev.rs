@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use waypost_log::embedded::{EmbeddedLog, EmbeddedSettings, OnDamage, Origin};
 use waypost_observer::settings::LogKind;
-use waypost_observer::{LogWrites, Observer, RunningObserver, Settings, limits};
+use waypost_observer::{LogWrites, Observer, RunningObserver, Settings};
 
 use crate::args::{ADMIN_DEFAULT, DevArgs, LISTEN_DEFAULT};
 use crate::exit::{Exit, Failure};
@@ -14,7 +14,7 @@ use crate::output;
 pub(crate) async fn run(args: DevArgs) -> Result<Exit, Failure> {
     let signals = super::install_signals()?;
     let log = open_log(&args).await?;
-    let settings = mk_settings(&args, &log);
+    let settings = mk_settings(&args);
     let started = Observer::new(settings, Arc::new(log.clone())).start().await;
     let result = match started {
         Ok(observer) => {
@@ -45,18 +45,15 @@ async fn open_log(args: &DevArgs) -> Result<EmbeddedLog, Failure> {
     Ok(log)
 }
 
-fn mk_settings(args: &DevArgs, log: &EmbeddedLog) -> Settings {
+fn mk_settings(args: &DevArgs) -> Settings {
     Settings {
         listen: args.listen.listen,
         admin: args.listen.admin,
         log_kind: LogKind::Embedded,
         log_writes: LogWrites::Keep,
-        // Nobody can have announced to a log that was not there a moment ago.
-        newborn_grace: if log.is_fresh() {
-            Duration::ZERO
-        } else {
-            limits::NEWBORN_GRACE_DEFAULT
-        },
+        // Nobody makes this log anew behind its back: when it was made, nobody had announced to it,
+        // and a young one that is started again holds all that was acknowledged.
+        newborn_grace: Duration::ZERO,
         // There is no other Observer to send anybody to.
         drain: Duration::ZERO,
         fabric: String::new(),
