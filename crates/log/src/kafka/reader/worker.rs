@@ -48,8 +48,8 @@ pub(super) struct Worker {
     is_available: bool,
     unanswered: u32,
     metadata_due: Instant,
-    /// librdkafka stopped a partition and did not say which.
-    is_one_stopped: bool,
+    /// librdkafka stopped a partition and did not say which: when to look for it.
+    look_for_the_stopped: Option<Instant>,
 }
 
 struct Followed {
@@ -108,7 +108,7 @@ impl Worker {
             is_available: true,
             unanswered: 0,
             metadata_due: Instant::now(),
-            is_one_stopped: false,
+            look_for_the_stopped: None,
         })
     }
 
@@ -125,10 +125,9 @@ impl Worker {
             self.refresh_metadata()?;
         }
         if self.is_available {
-            if self.is_one_stopped {
-                self.find_the_stopped()?;
-            } else {
-                self.ask_bounds_that_are_due()?;
+            match self.look_for_the_stopped {
+                Some(when) if when <= Instant::now() => self.find_the_stopped()?,
+                _ => self.ask_bounds_that_are_due()?,
             }
         }
         self.poll(self.until_due())?;
@@ -142,11 +141,9 @@ impl Worker {
     }
 
     fn until_due(&self) -> Duration {
-        let bounds = self
-            .followed
-            .iter()
-            .map(|followed| followed.bounds_due)
-            .min();
+        let bounds = self.followed.iter().map(|followed| followed.bounds_due);
+        // While Kafka is away only metadata is asked for.
+        let bounds = bounds.filter(|_| self.is_available).min();
         let due = bounds.map_or(self.metadata_due, |bounds| bounds.min(self.metadata_due));
         due.saturating_duration_since(Instant::now()).min(POLL_MAX)
     }
@@ -168,8 +165,6 @@ impl Worker {
                     self.batch_bytes += message.key_len() + message.payload_len();
                     self.batch.push(to_record(&message));
                 }
-                drop(message);
-                self.note_life();
                 return Ok(true);
             }
             Some(Err(error)) => error,
@@ -183,7 +178,6 @@ impl Worker {
 
     fn end_reached(&mut self, partition: i32) -> Flow {
         let said = self.consumer.context().take_said();
-        self.note_life();
         let index = usize::try_from(partition).unwrap_or(usize::MAX);
         let Some(followed) = self.followed.get_mut(index) else {
             return Ok(());
@@ -200,7 +194,7 @@ impl Worker {
             Some(RDKafkaErrorCode::AllBrokersDown) => self.unavailable(),
             Some(RDKafkaErrorCode::AutoOffsetReset) => {
                 let said = self.consumer.context().take_said();
-                self.is_one_stopped = true;
+                self.look_for_the_stopped = Some(Instant::now());
                 if let Some(offset) = said.offset.filter(|_| said.is_truncation) {
                     self.lose_those_at(offset)?;
                 }
@@ -238,11 +232,12 @@ impl Worker {
                 continue;
             }
             if !self.ask_bounds(index)? {
+                self.look_for_the_stopped = Some(Instant::now() + RETRY_INTERVAL);
                 return Ok(());
             }
             is_found |= self.followed[index].position.is_lost;
         }
-        self.is_one_stopped = false;
+        self.look_for_the_stopped = None;
         if !is_found {
             tracing::warn!(
                 topic = self.topic_name,
@@ -277,7 +272,6 @@ impl Worker {
             self.followed[index].not_answered();
             return Ok(false);
         };
-        self.note_life();
         self.followed[index].answered();
         let events = self.followed[index].position.bounds(start, end);
         events.into_iter().try_for_each(|event| self.send(event))?;
@@ -383,13 +377,6 @@ impl Worker {
 
     fn note_not_assigned(&self, error: &KafkaError) {
         tracing::error!(topic = self.topic_name, %error, "Kafka partitions cannot be assigned");
-    }
-
-    /// Something came from a broker. If none was to be had before, ask at once for the rest.
-    fn note_life(&mut self) {
-        if !self.is_available {
-            self.metadata_due = Instant::now();
-        }
     }
 
     fn available(&mut self) -> Flow {
