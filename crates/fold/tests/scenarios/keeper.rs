@@ -167,6 +167,56 @@ fn who_does_not_know_the_end_does_not_tick() {
 }
 
 #[test]
+fn who_wakes_up_believes_no_end_from_before_its_sleep() {
+    let mut sim = Sim::new(1);
+    sim.observe(1);
+    sim.observe(2);
+    sim.run_s(20);
+    let sleeper = sim.observers.iter().position(Observer::is_keeper).unwrap();
+    sim.observers[sleeper].stop();
+    sim.run_s(6);
+    assert!(sim.observers[1 - sleeper].is_keeper());
+    let now = sim.now();
+    let observer = &mut sim.observers[sleeper];
+    let mut keeper = observer.keeper.clone();
+    assert_eq!(keeper.due(now, &observer.logs()), []);
+    observer.read(&sim.log, now);
+    assert_ne!(observer.keeper.clone().due(now, &observer.logs()), []);
+}
+
+#[test]
+fn an_expire_waits_until_the_end_was_reported_after_the_tick() {
+    let mut sim = Sim::new(1);
+    sim.observe(1);
+    sim.run_s(10);
+    let announcer = sim.announce(1, &mk_key("greeter", "a"));
+    sim.run_s(60);
+    sim.announcers[announcer].stop();
+    let is_overdue = |o: &Observer| o.fold.partitions().any(|p| p.overdue > 0);
+    let mut keeper = sim.observers[0].keeper.clone();
+    while !is_overdue(&sim.observers[0]) {
+        keeper = sim.observers[0].keeper.clone();
+        sim.step();
+    }
+    // This one has read the tick, and knows of no end since.
+    let logs = sim.observers[0].logs();
+    let now = sim.now();
+    let expires = |keeper: &mut Keeper| {
+        let due = keeper.due(now, &logs).into_iter();
+        due.filter(|r| r.headers.kind == RecordKind::Expire).count()
+    };
+    assert_eq!(expires(&mut keeper), 0);
+    let partition = PartitionId(0);
+    let end = logs
+        .announcements
+        .find_partition(partition)
+        .unwrap()
+        .position;
+    keeper.on_end(Topic::Announcements, partition, end, &logs, now);
+    assert_eq!(expires(&mut keeper), 1);
+}
+
+#[test]
 fn a_log_without_an_identity_gets_one_before_its_first_tick() {
     let mut sim = Sim::new(2);
     sim.log.forget_identities();

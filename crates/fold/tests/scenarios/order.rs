@@ -143,6 +143,7 @@ fn s08_of_two_living_processes_the_later_born_serves_then_the_other_takes_over()
     assert_eq!(count(&sim.observers[0], is_gone), 0, "served throughout");
     let view = sim.observers[0].fold.find(&key).unwrap();
     assert_eq!(view.refusal, None, "no conflict any more");
+    assert_eq!(sim.expires(), [], "nobody tried, since the other was there");
     sim.assert_agreed();
 }
 

@@ -44,6 +44,11 @@ impl Sim {
         }
     }
 
+    /// Everybody's monotonic time.
+    pub(crate) fn now(&self) -> Duration {
+        self.now
+    }
+
     /// Adds an Observer with this keeper id and returns its number.
     pub(crate) fn observe(&mut self, id: u64) -> usize {
         self.observers
@@ -90,7 +95,8 @@ impl Sim {
         (self.now - start).as_secs()
     }
 
-    fn step(&mut self) {
+    /// Lets the smallest time pass.
+    pub(crate) fn step(&mut self) {
         self.now += STEP;
         self.log.advance(STEP);
         for announcer in &mut self.announcers {
