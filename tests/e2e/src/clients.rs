@@ -6,19 +6,40 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use waypost_testkit::caller::{Call, Caller, Calls, Load};
+use waypost_testkit::dns::DnsServer;
 use waypost_testkit::wait::eventually;
 use waypost_testkit::waypost::write_bootstrap;
 
 use crate::fleet::CLUSTER;
 
-/// The bootstrap file that `waypost bootstrap grpc` prints for these Observers.
+/// The bootstrap file that `waypost bootstrap grpc` prints for one Observer.
 ///
 /// # Errors
 /// The command fails.
-pub async fn bootstrap(observers: &[SocketAddr], folder: &Path) -> anyhow::Result<PathBuf> {
-    let addresses: Vec<String> = observers.iter().map(SocketAddr::to_string).collect();
-    let file = folder.join(format!("bootstrap-{}.json", addresses.len()));
-    write_bootstrap("grpc", &["--to", &addresses.join(",")], &file).await
+pub async fn bootstrap(observer: SocketAddr, folder: &Path) -> anyhow::Result<PathBuf> {
+    let file = folder.join("bootstrap.json");
+    write_bootstrap("grpc", &["--to", &observer.to_string()], &file).await
+}
+
+/// The bootstrap file that `waypost bootstrap grpc` prints for one name of all Observers. The client
+/// is sent to `dns` for the name, since the machine's own resolver does not know it.
+///
+/// # Errors
+/// The command fails, or prints no target of the form `dns:///NAME:PORT`.
+pub async fn bootstrap_by_name(
+    name: &str,
+    port: u16,
+    dns: &DnsServer,
+    folder: &Path,
+) -> anyhow::Result<PathBuf> {
+    let file = folder.join("bootstrap.json");
+    write_bootstrap("grpc", &["--to", &format!("{name}:{port}")], &file).await?;
+    let text = std::fs::read_to_string(&file)?;
+    let by_resolver = format!("dns:///{name}");
+    ensure!(text.contains(&by_resolver), "no {by_resolver} in {text}");
+    let by_us = format!("dns://{}/{name}", dns.address());
+    std::fs::write(&file, text.replace(&by_resolver, &by_us))?;
+    Ok(file)
 }
 
 /// Clients under a steady load.

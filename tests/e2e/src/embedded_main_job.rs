@@ -49,7 +49,7 @@ pub async fn prove(form: Form, figures: &mut Figures) -> anyhow::Result<()> {
     figures.step("`waypost dev` is ready; the first instance is announced by its agent");
     let first = Agent::start(&dev).await?;
 
-    let file = bootstrap(&[dev.listen()], folder.path()).await?;
+    let file = bootstrap(dev.listen(), folder.path()).await?;
     let load = Load {
         rate: form.pick(200.0, 100.0),
         concurrency: 8,
@@ -86,9 +86,17 @@ pub async fn prove(form: Form, figures: &mut Figures) -> anyhow::Result<()> {
 }
 
 /// A second instance is used within a second of its announcement.
-async fn add(figures: &Figures, dev: &Server, clients: &Clients) -> anyhow::Result<Agent> {
+async fn add(figures: &mut Figures, dev: &Server, clients: &Clients) -> anyhow::Result<Agent> {
     figures.step("a second instance is announced by its agent");
-    Agent::start(dev).await.inspect(|_| ())?.used(clients).await
+    let agent = Agent::start(dev).await?;
+    let acknowledged = now();
+    let used = clients.all_reach(&agent.name, 0.0, SOON).await?;
+    figures.add_within(
+        "used after its announcement",
+        seconds(used - acknowledged),
+        USED_WITHIN,
+    )?;
+    Ok(agent)
 }
 
 /// A change of weight arrives, and an instance of weight 0 gets no new call.
@@ -271,12 +279,6 @@ impl Agent {
         announce.args(["--health-check", &check, "--to", &to, "--drain", "2s"]);
         announce.args(["--heartbeat", "3s", "--ttl", "10s"]);
         Ok(announce)
-    }
-
-    /// Waits until every client has called it, which must be soon.
-    async fn used(self, clients: &Clients) -> anyhow::Result<Self> {
-        clients.all_reach(&self.name, 0.0, SOON).await?;
-        Ok(self)
     }
 }
 

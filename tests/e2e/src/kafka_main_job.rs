@@ -7,18 +7,21 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use waypost_testkit::caller::Load;
+use waypost_testkit::dns::DnsServer;
 use waypost_testkit::kafka::KafkaBroker;
 use waypost_testkit::ports::{free_port, loopback};
 use waypost_testkit::wait::eventually;
 use waypost_testkit::waypost::{Server, ServerConfig, cli};
 
 use crate::Form;
-use crate::clients::{Clients, bootstrap};
+use crate::clients::{Clients, bootstrap_by_name};
 use crate::clock::now;
 use crate::figures::Figures;
 use crate::fleet::{CLUSTER, Fleet, pool_to_kafka};
 use crate::look;
 
+/// The one name of both Observers.
+const NAME: &str = "observers.waypost.test";
 /// The topics of the proof.
 const PREFIX: &str = "waypost";
 /// How soon every client calls an instance that is announced after an Observer died.
@@ -43,7 +46,7 @@ pub async fn prove(form: Form, figures: &mut Figures) -> anyhow::Result<()> {
     let left = observer(&kafka, 2, port);
     let right = observer(&kafka, 3, port);
     let (left, right) = (left.start().await?, right.start().await?);
-    let observers = [left.listen(), right.listen()];
+    let dns = DnsServer::start(&[left.listen().ip(), right.listen().ip()])?;
 
     let instances = form.pick(200, 40);
     figures.step(&format!(
@@ -55,7 +58,7 @@ pub async fn prove(form: Form, figures: &mut Figures) -> anyhow::Result<()> {
         look::instances(server.admin(), CLUSTER, instances, SOON).await?;
     }
 
-    let file = bootstrap(&observers, folder.path()).await?;
+    let file = bootstrap_by_name(NAME, port, &dns, folder.path()).await?;
     let load = Load {
         rate: form.pick(100.0, 50.0),
         concurrency: 8,

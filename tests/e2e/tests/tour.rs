@@ -66,7 +66,7 @@ async fn a_server_is_announced_found_watched_and_withdrawn() {
     let ports = [free_port(), free_port()];
     let names = ports.map(|port| format!("127.0.0.1:{port}"));
     let _first = announce(&dev, ports[0]).await.unwrap();
-    let file = bootstrap(&[dev.listen()], folder.path()).await.unwrap();
+    let file = bootstrap(dev.listen(), folder.path()).await.unwrap();
     let load = Load {
         rate: 100.0,
         concurrency: 4,
@@ -115,7 +115,7 @@ async fn looking_shows_what_is_there_and_where_it_comes_from() {
         .unwrap();
     let port = free_port();
     let _agent = announce(&dev, port).await.unwrap();
-    let file = bootstrap(&[dev.listen()], folder.path()).await.unwrap();
+    let file = bootstrap(dev.listen(), folder.path()).await.unwrap();
     let load = Load {
         rate: 10.0,
         concurrency: 1,
