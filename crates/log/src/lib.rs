@@ -7,7 +7,7 @@
 //! | [`memory`] | a value in this process, with faults on demand | tests |
 //!
 //! What a log must do is said by [`waypost_core::port::AnnouncementLog`] and
-//! `docs/announcement-log.md`; [`suite`] (feature `suite`) says it as tests.
+//! `docs/announcement-log.md`; module `suite` (feature `suite`) says it as tests.
 
 mod admission;
 pub mod clock;

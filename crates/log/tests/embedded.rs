@@ -104,6 +104,18 @@ async fn a_second_opener_of_a_directory_is_told_which_directory_and_who_has_it()
 }
 
 #[tokio::test]
+async fn a_directory_that_cannot_be_one_is_named() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").expect("writable");
+    let opened = EmbeddedLog::open(&file, EmbeddedSettings::standard()).await;
+    let Err(LogError::Misconfigured(text)) = opened else {
+        panic!("opened a file as a directory: {opened:?}");
+    };
+    assert!(text.contains(&file.display().to_string()), "{text}");
+}
+
+#[tokio::test]
 async fn a_closed_log_says_so_to_appenders_and_readers() {
     let dir = tempfile::tempdir().expect("a directory");
     let log = open(dir.path(), &ManualClock::new(NOW)).await;

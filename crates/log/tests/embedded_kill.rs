@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use rand::Rng;
-use waypost_core::port::AnnouncementLog;
+use waypost_core::port::{AnnouncementLog, LogError};
 use waypost_core::record::{Appended, Delivery, Headers, NewRecord, Record, Topic};
 use waypost_core::{Offset, PartitionId};
 use waypost_log::suite::Follower;
@@ -24,6 +24,9 @@ const LINES_MAX: usize = 400;
 const DIR_VARIABLE: &str = "WAYPOST_TEST_KILLED_WRITER";
 
 const APPENDERS: usize = 4;
+
+/// Stands for a null.
+const WITHDRAWN: &str = "-";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_acknowledged_survives_kill_nine_at_any_moment() {
@@ -91,7 +94,7 @@ impl Told {
     fn check(&self, records: &[Record]) {
         let content = |record: &Record| {
             let text = |bytes: &Option<bytes::Bytes>| {
-                let bytes = bytes.as_deref().expect("is there");
+                let bytes = bytes.as_deref().unwrap_or(WITHDRAWN.as_bytes());
                 String::from_utf8(bytes.to_vec()).expect("whole")
             };
             (text(&record.key), text(&record.value))
@@ -138,6 +141,27 @@ fn lines_until_killed(dir: &Path, life: usize, lines: usize) -> Vec<String> {
         }
     }
     read
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_process_is_refused_until_the_first_is_dead() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut writer = KillOnDrop(spawn_writer(dir.path(), 0));
+    let stdout = writer.0.stdout.take().expect("piped");
+    let mut lines = BufReader::new(stdout).lines();
+    lines.find(|line| line.as_ref().is_ok_and(|line| line.starts_with("told ")));
+    let second = EmbeddedLog::open(dir.path(), EmbeddedSettings::standard()).await;
+    let Err(LogError::InUse(text)) = second else {
+        panic!("opened beside another process: {second:?}");
+    };
+    assert!(text.contains(&dir.path().display().to_string()), "{text}");
+    assert!(
+        text.contains(&format!("process {};", writer.0.id())),
+        "{text}"
+    );
+    writer.0.kill().expect("it lives");
+    writer.0.wait().expect("it ends");
+    open(dir.path()).await;
 }
 
 fn spawn_writer(dir: &Path, life: usize) -> Child {
@@ -197,7 +221,7 @@ fn mk_record(key: &str, value: &str, delivery: Delivery) -> NewRecord {
         topic: Topic::Announcements,
         partition: None,
         key: key.to_owned().into(),
-        value: Some(value.to_owned().into()),
+        value: (value != WITHDRAWN).then(|| value.to_owned().into()),
         headers: Headers::default(),
         delivery,
     }

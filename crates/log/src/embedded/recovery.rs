@@ -38,7 +38,7 @@ impl Writer {
                 tracing::info!("the log takes records again");
             }
             Err(error) => {
-                let reason = self.shared.to_log_error(&error).to_string();
+                let reason = self.shared.to_reason(&error);
                 self.health = Health::Failed(Failure::new(reason, in_doubt));
             }
         }

@@ -128,9 +128,9 @@ impl Shared {
         tail.map_or(Some(None), |tail| tail.lock().find_one(place.offset))
     }
 
-    /// Whether the store can be asked.
+    /// Whether the store can be asked. Does not wait for one that is being opened.
     pub(super) fn is_readable(&self) -> bool {
-        self.store.read().is_some()
+        self.store.try_read().is_some_and(|store| store.is_some())
     }
 
     /// Asks the store. Blocks.
@@ -150,6 +150,14 @@ impl Shared {
             return LogError::Closed;
         }
         self.directory.to_log_error(error)
+    }
+
+    /// The same as the reason of `Unavailable`.
+    pub(super) fn to_reason(&self, error: &StoreError) -> String {
+        match self.to_log_error(error) {
+            LogError::Unavailable(reason) => reason,
+            other => other.to_string(),
+        }
     }
 
     /// Closes the store and puts what `open` makes in its place. Blocks until nobody reads.

@@ -2,6 +2,7 @@
 
 mod disk;
 mod disk_failure;
+mod ledger;
 mod power_loss;
 
 use std::sync::Arc;

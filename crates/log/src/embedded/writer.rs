@@ -249,9 +249,11 @@ impl Writer {
     }
 
     fn fail(&mut self, error: &StoreError, staged: Vec<Staged>) {
-        let error = self.shared.to_log_error(error);
-        tracing::error!(%error, "the log takes no records until its file can be written again");
-        let reason = error.to_string();
+        let reason = self.shared.to_reason(error);
+        tracing::error!(
+            reason,
+            "the log takes no records until its file can be written again"
+        );
         let mut in_doubt = Vec::new();
         for staged in staged {
             // A caller that gave up needs no answer.
@@ -269,8 +271,8 @@ impl Writer {
         if matches!(self.health, Health::Writing)
             && let Err(error) = self.commit(Closing::Orderly)
         {
-            let error = self.shared.to_log_error(&error);
-            tracing::error!(%error, "the last heartbeats could not be written");
+            let reason = self.shared.to_reason(&error);
+            tracing::error!(reason, "the last heartbeats could not be written");
         }
     }
 }
