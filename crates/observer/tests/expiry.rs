@@ -1,5 +1,11 @@
 //! Expiry is a statement in the log: the keeper writes it, time passes by ticks alone.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests fail by panicking"
+)]
+
 mod common;
 
 use std::time::Duration;

@@ -1,5 +1,11 @@
 //! The gateway writes to the log for others and says what became of it.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests fail by panicking"
+)]
+
 mod common;
 
 use bytes::Bytes;

@@ -1,6 +1,12 @@
 //! Not loaded is not empty: until everything that existed at start was read nothing is answered,
 //! and everybody who asks hears why.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests fail by panicking"
+)]
+
 mod common;
 
 use std::time::Duration;
@@ -158,7 +164,7 @@ async fn a_port_in_use_is_an_error_that_names_it_and_the_flag() {
     let error = Observer::new(settings, std::sync::Arc::clone(&log))
         .start()
         .await;
-    let text = error.err().expect("refused").to_string();
+    let text = error.expect_err("refused").to_string();
     assert!(text.contains(&first.grpc_address().to_string()), "{text}");
     assert!(
         text.contains("in use") && text.contains("--listen"),
@@ -167,7 +173,7 @@ async fn a_port_in_use_is_an_error_that_names_it_and_the_flag() {
     let mut settings = mk_settings();
     settings.admin = first.admin_address();
     let error = Observer::new(settings, log).start().await;
-    let text = error.err().expect("refused").to_string();
+    let text = error.expect_err("refused").to_string();
     assert!(
         text.contains("in use") && text.contains("--admin"),
         "{text}"

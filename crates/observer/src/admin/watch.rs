@@ -116,19 +116,20 @@ impl Watcher {
             return;
         };
         let mut shown = std::mem::take(&mut self.shown);
+        let mut news = Vec::new();
         for view in views {
             let event = match shown.remove(&view.uri) {
                 None if self.is_synced => Some(WatchEventKind::Up),
                 None => Some(WatchEventKind::Present),
                 Some(before) => (!is_same(&before, &view)).then_some(WatchEventKind::Changed),
             };
-            self.shown.insert(view.uri.clone(), view.clone());
-            if let Some(event) = event {
-                self.push(event, Some(view));
-            }
+            news.extend(event.map(|event| (event, view.clone())));
+            self.shown.insert(view.uri.clone(), view);
         }
-        for view in shown.into_values() {
-            self.push(WatchEventKind::Down, Some(view));
+        let gone = shown.into_values();
+        news.extend(gone.map(|view| (WatchEventKind::Down, view)));
+        for (event, view) in news {
+            self.push(event, Some(view));
         }
     }
 
