@@ -13,7 +13,7 @@ use waypost_conformance::engine::EngineTarget;
 use waypost_conformance::play::play;
 
 /// Cases at a time: each has a server and waits most of the time.
-const AT_A_TIME: usize = 16;
+const AT_A_TIME: usize = 48;
 
 /// Longest that a case may take.
 const CASE_MAX: Duration = Duration::from_secs(60);

@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::Buf as _;
+use envoy_types::pb::envoy::service::discovery::v3::{
+    DeltaDiscoveryResponse as DeltaResponse, DiscoveryResponse as SotwResponse,
+};
 use proptest::prelude::*;
 use waypost_core::locator::{glob_covers, glob_prefix};
 use waypost_core::{ResourceLocator, Timestamp};
@@ -135,6 +138,56 @@ fn error_detail(nack: bool) -> Option<ErrorDetail> {
         code: 3,
         message: "no".into(),
     })
+}
+
+/// Types of all responses that wait, in the order in which they are written.
+fn written_types(server: &mut Harness) -> Vec<&'static str> {
+    while server.write() {}
+    let types = server.on_the_way.drain(..).map(|bytes| {
+        let type_url = match server.stream.transport {
+            Transport::Delta => DeltaResponse::decode(bytes).map(|r| r.type_url),
+            Transport::Sotw => SotwResponse::decode(bytes).map(|r| r.type_url),
+        };
+        ResourceType::from_type_url(&type_url.unwrap()).map_or("", ResourceType::label)
+    });
+    types.collect()
+}
+
+#[test]
+fn what_waits_together_is_written_in_make_before_break_order() {
+    for transport in [Transport::Delta, Transport::Sotw] {
+        let mut server = Harness::new(transport, ResourceType::Cluster);
+        let types = [
+            ResourceType::RouteConfiguration,
+            ResourceType::Listener,
+            ResourceType::ClusterLoadAssignment,
+            ResourceType::Cluster,
+        ];
+        for resource_type in types {
+            server.resource_type = resource_type;
+            server.set("x", 1);
+            let type_url = resource_type.type_url().to_owned();
+            match transport {
+                Transport::Delta => server.request(&DeltaRequest {
+                    type_url,
+                    resource_names_subscribe: vec!["x".into()],
+                    ..DeltaRequest::default()
+                }),
+                Transport::Sotw => server.request(&SotwRequest {
+                    type_url,
+                    resource_names: vec!["x".into()],
+                    ..SotwRequest::default()
+                }),
+            }
+        }
+        let order = ["cds", "eds", "lds", "rds"];
+        assert_eq!(written_types(&mut server), order, "first answers");
+        for resource_type in types {
+            server.resource_type = resource_type;
+            server.set("x", 2);
+        }
+        assert_eq!(written_types(&mut server), order, "changes");
+    }
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! A client of the incremental variant.
 
-use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryResponse;
 use prost::Message as _;
 
 use super::*;
@@ -58,7 +57,7 @@ impl Client {
         let Some(bytes) = server.on_the_way.pop_front() else {
             return false;
         };
-        let response = DeltaDiscoveryResponse::decode(bytes).unwrap();
+        let response = DeltaResponse::decode(bytes).unwrap();
         assert!(self.nonces.insert(response.nonce.clone()), "nonce again");
         let mut added = BTreeSet::new();
         for resource in response.resources {

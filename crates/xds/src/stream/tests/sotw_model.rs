@@ -1,6 +1,5 @@
 //! A client of the state-of-the-world variant.
 
-use envoy_types::pb::envoy::service::discovery::v3::DiscoveryResponse;
 use prost::Message as _;
 
 use super::*;
@@ -54,7 +53,7 @@ impl Client {
         let Some(bytes) = server.on_the_way.pop_front() else {
             return false;
         };
-        let response = DiscoveryResponse::decode(bytes).unwrap();
+        let response = SotwResponse::decode(bytes).unwrap();
         assert!(!response.version_info.is_empty());
         assert_ne!(response.nonce, self.nonce);
         let mut received = BTreeMap::new();
