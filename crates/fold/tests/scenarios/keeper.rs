@@ -217,6 +217,24 @@ fn an_expire_waits_until_the_end_was_reported_after_the_tick() {
 }
 
 #[test]
+fn an_end_that_was_reported_long_ago_says_nothing() {
+    let mut sim = Sim::new(1);
+    sim.observe(1);
+    sim.run_s(10);
+    let observer = &sim.observers[0];
+    let mut keeper = observer.keeper.clone();
+    let mut last = Duration::ZERO;
+    for tenth in 1..300 {
+        let since = Duration::from_millis(100 * tenth);
+        for record in keeper.due(sim.now() + since, &observer.logs()) {
+            keeper.on_settled(&record);
+            last = since;
+        }
+    }
+    assert_eq!(last.as_secs(), 9);
+}
+
+#[test]
 fn a_log_without_an_identity_gets_one_before_its_first_tick() {
     let mut sim = Sim::new(2);
     sim.log.forget_identities();

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use waypost_core::{Headers, Offset};
-use waypost_fold::{FoldEvent, GoneCause, Outcome, RefusalReason};
+use waypost_core::{Headers, LifeId, Offset, Timestamp};
+use waypost_fold::limits::GONE_KEYS_MAX;
+use waypost_fold::records::burial;
+use waypost_fold::{FoldEvent, GoneCause, Life, Outcome, RefusalReason, VoidReason};
 
 use crate::sim::{
     Sim, count, kind_of, mk_announcement, mk_key, mk_record, order, own_partition, purge,
@@ -74,6 +76,88 @@ fn s05_a_refused_announcement_that_repeats_is_buried_at_most_once_per_ttl() {
 }
 
 #[test]
+fn a_burial_ends_nothing_that_was_announced_after_its_evidence() {
+    let key = mk_key("greeter", "a");
+    let content = mk_announcement(&key);
+    let older = mk_record(&key, Some(&content), order(1, Some(1_000), 0));
+    let mut sim = Sim::new(1);
+    sim.observe(1);
+    sim.run_s(10);
+    sim.append(withdrawal(&key, order(2, Some(2_000), 1)));
+    let refused = sim.append(older.clone());
+    sim.run_s(65);
+    sim.append(older);
+    sim.run_s(1);
+    assert!(sim.all_serve(&[&key]), "the bar has fallen");
+    let life = sim.observers[0].fold.find(&key).unwrap().life;
+    let buried = Life {
+        id: Some(LifeId(2)),
+        birth: life.birth.map(|birth| Timestamp(birth.0 + 1_000)),
+        seq: 1,
+    };
+    let late = sim.append(burial(&key, own_partition(&key, 1), buried, refused));
+    sim.run_s(1);
+    assert!(matches!(
+        outcome_at(&sim, &key, late),
+        Outcome::Void(VoidReason::BuriedTooLate(_))
+    ));
+    assert!(sim.all_serve(&[&key]));
+}
+
+#[test]
+fn a_burial_does_not_put_the_bar_up_again() {
+    let key = mk_key("greeter", "a");
+    let content = mk_announcement(&key);
+    let mut sim = Sim::new(1);
+    sim.observe(1);
+    sim.run_s(10);
+    let withdrawn = sim.append(withdrawal(&key, order(2, Some(2_000), 1)));
+    sim.run_s(40);
+    // Of a later count: the withdrawal that it repeats was compacted away.
+    let later = Life {
+        id: Some(LifeId(2)),
+        birth: Some(Timestamp(2_000)),
+        seq: 5,
+    };
+    sim.append(burial(&key, own_partition(&key, 1), later, withdrawn));
+    sim.run_s(25);
+    sim.append(mk_record(&key, Some(&content), order(1, Some(1_000), 0)));
+    sim.run_s(1);
+    assert!(sim.all_serve(&[&key]));
+}
+
+#[test]
+fn withdrawn_keys_are_remembered_for_a_time_and_up_to_a_number() {
+    let mut sim = Sim::new(1);
+    sim.observe(1);
+    sim.run_s(10);
+    let gone = |sim: &Sim| sim.observers[0].fold.partitions().next().unwrap().gone;
+    sim.append(withdrawal(
+        &mk_key("greeter", "a"),
+        order(2, Some(2_000), 1),
+    ));
+    sim.run_s(5);
+    let key = mk_key("greeter", "a");
+    let content = mk_announcement(&key);
+    let late = mk_record(&key, Some(&content), order(1, Some(1_000), 0));
+    sim.append(late);
+    sim.run_s(1_185);
+    assert_eq!(
+        gone(&sim),
+        1,
+        "its burial was read, which changes nothing here"
+    );
+    sim.run_s(15);
+    assert_eq!(gone(&sim), 0, "after four of the longest time-to-live");
+    for i in 0..GONE_KEYS_MAX + 10 {
+        let key = mk_key("greeter", &format!("h{i}"));
+        sim.append(withdrawal(&key, order(2, Some(2_000), 1)));
+    }
+    sim.run_s(1);
+    assert_eq!(gone(&sim), GONE_KEYS_MAX);
+}
+
+#[test]
 fn s06_an_old_process_that_withdraws_late_does_not_end_the_new_one() {
     for is_deaf in [false, true] {
         let key = mk_key("greeter", "a");
@@ -139,6 +223,9 @@ fn s08_of_two_living_processes_the_later_born_serves_then_the_other_takes_over()
         view.is_some_and(|view| view.life.id == Some(older_id))
     });
     assert!(took_s >= 20, "not before the other's ttl: {took_s} s");
+    let mut views = sim.observers[0].fold.partitions();
+    assert!(views.all(|view| view.overdue == 0));
+    drop(views);
     sim.run_s(100);
     assert_eq!(count(&sim.observers[0], is_gone), 0, "served throughout");
     let view = sim.observers[0].fold.find(&key).unwrap();

@@ -14,6 +14,7 @@ pub(crate) struct Announcer {
     began_at: Duration,
     birth: Option<Timestamp>,
     seq: u64,
+    pub(crate) heartbeat: Duration,
     next_at: Duration,
     running: bool,
     withdraws: bool,
@@ -30,6 +31,7 @@ impl Announcer {
             began_at: now,
             birth: None,
             seq: 0,
+            heartbeat: HEARTBEAT,
             next_at: now,
             running: true,
             withdraws: false,
@@ -68,7 +70,7 @@ impl Announcer {
         if !self.running || now < self.next_at {
             return;
         }
-        self.next_at = now + HEARTBEAT;
+        self.next_at = now + self.heartbeat;
         let sent = log.append(self.mk_record(now));
         let learned = sent.filter(|_| !self.is_deaf).and_then(|a| a.append_time);
         if self.withdraws {
