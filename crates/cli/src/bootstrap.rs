@@ -5,6 +5,9 @@
 //! cache, and stays with a dead first entry as long as its cache is full (gRFC A71). So it would
 //! learn of no change after its Observer died. One name that resolves to all of them has no such
 //! rule: the channel reconnects to another address at once.
+//!
+//! A list of addresses as one target (`ipv4:A,B`) is no way out: only gRPCs on C-core know it, and
+//! they send the list as `:authority`, for which an HTTP/2 server ends the stream (PROTOCOL_ERROR).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -25,12 +28,6 @@ pub(crate) fn run(args: &BootstrapArgs) -> Result<Exit, Failure> {
         ClientArg::Envoy => envoy(&observers, &node_id, args),
         ClientArg::D2 => d2(&observers, &node_id, args)?,
     };
-    if args.client == ClientArg::Grpc && observers.is_several() {
-        eprintln!(
-            "waypost: a list of addresses is understood by gRPC in C++, Python, Ruby, PHP and C#; in \
-             Java, Go and Rust give --to one DNS name that resolves to all Observers"
-        );
-    }
     print_line(text.trim_end())?;
     Ok(Exit::Done)
 }
@@ -68,28 +65,17 @@ impl Observers {
         Ok(Self::Name(host.to_owned(), port))
     }
 
-    fn is_several(&self) -> bool {
-        matches!(self, Self::Addresses(addresses) if addresses.len() > 1)
-    }
-
-    /// The target as gRPC names it (gRPC name resolution: `dns`, `ipv4`, `ipv6`).
-    fn grpc_target(&self) -> String {
+    /// The target as gRPC names it (gRPC name resolution: `dns`).
+    fn grpc_target(&self) -> Result<String, Failure> {
         match self {
-            Self::Name(host, port) => format!("dns:///{host}:{port}"),
-            // Every gRPC takes one address as a name; only those on C-core (C++, Python, Ruby, …)
-            // know the scheme of several.
-            Self::Addresses(addresses) if addresses.len() == 1 => {
-                format!("dns:///{}", addresses[0])
-            }
-            Self::Addresses(addresses) => {
-                let scheme = if addresses.iter().all(SocketAddr::is_ipv4) {
-                    "ipv4"
-                } else {
-                    "ipv6"
-                };
-                let list: Vec<_> = addresses.iter().map(ToString::to_string).collect();
-                format!("{scheme}:{}", list.join(","))
-            }
+            Self::Name(host, port) => Ok(format!("dns:///{host}:{port}")),
+            Self::Addresses(addresses) => match &addresses[..] {
+                [address] => Ok(format!("dns:///{address}")),
+                _ => Err(Failure::usage(
+                    "--to: a gRPC client takes no list of addresses as one server; give one DNS name \
+                     that resolves to all Observers",
+                )),
+            },
         }
     }
 
@@ -109,7 +95,7 @@ impl Observers {
 fn grpc(observers: &Observers, node_id: &str, args: &BootstrapArgs) -> Result<String, Failure> {
     let bootstrap = json!({
         "xds_servers": [{
-            "server_uri": observers.grpc_target(),
+            "server_uri": observers.grpc_target()?,
             "channel_creds": [{ "type": "insecure" }],
             "server_features": ["xds_v3"],
         }],
@@ -156,15 +142,9 @@ const ENVOY: &str = include_str!("bootstrap/envoy.yaml");
 
 /// Java code for rest.li's D2 client.
 fn d2(observers: &Observers, node_id: &str, args: &BootstrapArgs) -> Result<String, Failure> {
-    if observers.is_several() {
-        return Err(Failure::usage(
-            "--to: gRPC in Java resolves no list of addresses; give one DNS name that resolves to all \
-             Observers",
-        ));
-    }
     let quote = |text: &str| Value::from(text).to_string();
     Ok(include_str!("bootstrap/d2.java")
-        .replace("@TARGET@", &quote(&observers.grpc_target()))
+        .replace("@TARGET@", &quote(&observers.grpc_target()?))
         .replace("@NODE_ID@", &quote(node_id))
         .replace("@SERVICE@", &args.service))
 }
@@ -175,19 +155,14 @@ mod tests {
 
     fn target(to: &[&str]) -> Result<String, Failure> {
         let to: Vec<_> = to.iter().map(|t| (*t).to_owned()).collect();
-        Observers::parse(&to).map(|o| o.grpc_target())
+        Observers::parse(&to)?.grpc_target()
     }
 
     #[test]
     fn there_is_always_one_target_that_means_all_observers() {
         let cases = [
             (&["127.0.0.1:18000"][..], "dns:///127.0.0.1:18000"),
-            (
-                &["127.0.0.2:1", "127.0.0.3:1"],
-                "ipv4:127.0.0.2:1,127.0.0.3:1",
-            ),
             (&["[::1]:1"], "dns:///[::1]:1"),
-            (&["[::1]:1", "[::2]:1"], "ipv6:[::1]:1,[::2]:1"),
             (
                 &["observers.example:18000"],
                 "dns:///observers.example:18000",
@@ -199,6 +174,7 @@ mod tests {
         for bad in [
             &["a.example:1", "b.example:1"][..],
             &["127.0.0.1:1", "[::1]:1"],
+            &["127.0.0.2:1", "127.0.0.3:1"],
         ] {
             assert!(target(bad).is_err(), "{bad:?}");
         }

@@ -32,6 +32,14 @@ impl Failure {
         }
     }
 
+    /// 0, without a word: the reader of standard output has seen enough (`| head`).
+    pub(crate) fn reader_left() -> Self {
+        Self {
+            code: 0,
+            text: String::new(),
+        }
+    }
+
     /// 2: it was asked wrongly; nothing was tried.
     pub(crate) fn usage(text: impl Into<String>) -> Self {
         Self {
@@ -48,6 +56,7 @@ pub(crate) fn report(result: Result<Exit, Failure>) -> ExitCode {
         Ok(Exit::Bad) => ExitCode::from(1),
         Ok(Exit::Stale) => ExitCode::from(3),
         Ok(Exit::Command(code)) => ExitCode::from(code),
+        Err(failure) if failure.text.is_empty() => ExitCode::from(failure.code),
         Err(failure) => {
             let mut stderr = std::io::stderr().lock();
             // Nobody to tell if even that fails.

@@ -28,13 +28,14 @@ pub(crate) fn print<T: Serialize>(
     print_line(text.trim_end())
 }
 
-/// Prints one line (or several) to standard output. A reader that has seen enough (`| head`) is no
-/// error worth a message.
+/// Prints one line (or several) to standard output. A reader that has seen enough ends the command.
 pub(crate) fn print_line(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
-    writeln!(stdout, "{text}")
-        .and_then(|()| stdout.flush())
-        .map_err(|e| Failure::failed(format!("cannot write to standard output: {e}")))
+    let written = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
+    written.map_err(|error| match error.kind() {
+        std::io::ErrorKind::BrokenPipe => Failure::reader_left(),
+        _ => Failure::failed(format!("cannot write to standard output: {error}")),
+    })
 }
 
 /// A table without lines, one row a thing; says so when there is nothing.
@@ -149,9 +150,9 @@ mod tests {
     #[test]
     fn numbers_in_yaml_are_numbers() {
         let value: Value =
-            serde_json::from_str(r#"{"n":9007199254740993,"f":1.5,"t":"5"}"#).unwrap();
+            serde_json::from_str(r#"{"number":9007199254740993,"f":1.5,"t":"5"}"#).unwrap();
         let text = serde_saphyr::to_string(&Yaml(&value)).unwrap();
-        assert!(text.contains("n: 9007199254740993"), "{text}");
+        assert!(text.contains("number: 9007199254740993"), "{text}");
         assert!(text.contains("f: 1.5"), "{text}");
         assert!(
             text.contains("t: \"5\"") || text.contains("t: '5'"),

@@ -4,8 +4,9 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
-use waypost_announcer::{Announcer, Status};
+use waypost_announcer::{Announcer, Progress, Status, Wanted};
 use waypost_core::Health;
 
 use super::command::{Command, Got, Signals, exit_code};
@@ -14,7 +15,7 @@ use super::report::{Reporter, Seldom, show};
 use super::resolve;
 use crate::args::AnnounceArgs;
 use crate::exit::{Exit, Failure};
-use crate::limits::WITHDRAW_MAX;
+use crate::limits::{WAITING_REPORT_INTERVAL, WITHDRAW_MAX};
 
 /// Everything that the agent holds.
 pub(super) struct Agent {
@@ -64,12 +65,7 @@ impl Agent {
             }
         };
         match event {
-            Event::Ended(status) => {
-                self.reporter
-                    .say(&format!("the command ended ({status}); withdrawing"));
-                self.withdraw().await;
-                Ok(Exit::Command(exit_code(status)))
-            }
+            Event::Ended(status) => Ok(self.ended(status).await),
             Event::Stop(signal) => self.stop(signal).await,
         }
     }
@@ -121,25 +117,22 @@ impl Agent {
     /// Reports progress and health until something ends it.
     async fn watch(&mut self) -> Result<Event, Failure> {
         let mut statuses = self.announcer.statuses();
-        let mut health = interval(self.health_interval);
-        health.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut reminder = interval(crate::limits::WAITING_REPORT_INTERVAL);
+        let checks = self.check.clone();
+        let mut health_rx = checks.map(|check| start_checks(check, self.health_interval));
+        let mut reminder = interval(WAITING_REPORT_INTERVAL);
         let mut failures = 0;
         loop {
             let status: Status = statuses.borrow_and_update().clone();
             self.reporter.take(&status);
             let asked = async {
-                match &self.check {
+                match &mut health_rx {
                     None => std::future::pending().await,
-                    Some(check) => {
-                        health.tick().await;
-                        check.ask().await
-                    }
+                    Some(health_rx) => health_rx.recv().await,
                 }
             };
             tokio::select! {
                 event = next_event(&mut self.command, &mut self.signals) => return event,
-                asked = asked => self.take_health(asked, &mut failures),
+                Some(asked) = asked => self.take_health(asked, &mut failures),
                 changed = statuses.changed() => {
                     if changed.is_err() {
                         return Err(Failure::failed("the announcer's task has ended"));
@@ -178,56 +171,66 @@ impl Agent {
 
     /// Withdraws, waits for calls to drain, passes the signal on and waits for COMMAND.
     async fn stop(mut self, signal: Signal) -> Result<Exit, Failure> {
-        self.announcer.mark_down();
         if self.command.is_none() {
             self.withdraw().await;
             return Ok(Exit::Done);
         }
-        let drain = self.drain;
-        self.reporter.say(&format!(
-            "withdrawing; the command is told to stop {} later, a second signal at once",
-            show(drain)
-        ));
-        let withdrawn = withdraw(&self.announcer);
-        let drained = async {
-            let status = withdrawn.await;
-            sleep(drain).await;
-            status
-        };
-        tokio::select! {
-            status = drained => {
-                if let Some(status) = &status {
-                    self.reporter.take(status);
-                } else {
-                    self.say_not_acknowledged();
-                }
-                self.pass_on(signal);
-            }
-            event = next_event(&mut self.command, &mut self.signals) => match event? {
-                Event::Ended(status) => {
-                    self.withdraw().await;
-                    return Ok(Exit::Command(exit_code(status)));
-                }
-                Event::Stop(second) => self.pass_on(second),
-            },
+        match self.withdraw_and_drain().await? {
+            None => self.pass_on(signal),
+            Some(Event::Stop(second)) => self.pass_on(second),
+            Some(Event::Ended(status)) => return Ok(self.ended(status).await),
         }
         loop {
             match next_event(&mut self.command, &mut self.signals).await? {
-                Event::Ended(status) => return Ok(Exit::Command(exit_code(status))),
+                Event::Ended(status) => return Ok(self.ended(status).await),
                 Event::Stop(more) => self.pass_on(more),
             }
         }
     }
 
-    async fn withdraw(&mut self) {
+    /// What comes before the signal is passed on; an event may cut it short.
+    async fn withdraw_and_drain(&mut self) -> Result<Option<Event>, Failure> {
         self.announcer.mark_down();
-        match withdraw(&self.announcer).await {
-            Some(status) => self.reporter.take(&status),
-            None => self.say_not_acknowledged(),
+        if self.announcer.status().progress == Progress::Idle {
+            // Never announced, so nobody has to be waited for.
+            return Ok(None);
+        }
+        self.reporter.say(&format!(
+            "withdrawing; the command is told to stop {} later, a second signal at once",
+            show(self.drain)
+        ));
+        let withdrawn = tokio::select! {
+            status = withdraw(&self.announcer) => status,
+            event = next_event(&mut self.command, &mut self.signals) => return event.map(Some),
+        };
+        self.report_withdrawal(withdrawn.as_ref());
+        tokio::select! {
+            () = sleep(self.drain) => Ok(None),
+            event = next_event(&mut self.command, &mut self.signals) => event.map(Some),
         }
     }
 
-    fn say_not_acknowledged(&self) {
+    /// COMMAND is gone: nobody must be sent to it, whatever was cut short.
+    async fn ended(&mut self, status: ExitStatus) -> Exit {
+        self.reporter.say(&format!("the command ended ({status})"));
+        let now = self.announcer.status();
+        if now.wanted == Wanted::Up || !now.is_settled() {
+            self.withdraw().await;
+        }
+        Exit::Command(exit_code(status))
+    }
+
+    async fn withdraw(&mut self) {
+        self.announcer.mark_down();
+        let withdrawn = withdraw(&self.announcer).await;
+        self.report_withdrawal(withdrawn.as_ref());
+    }
+
+    fn report_withdrawal(&mut self, withdrawn: Option<&Status>) {
+        if let Some(status) = withdrawn {
+            self.reporter.take(status);
+            return;
+        }
         let why = self.announcer.status().trouble;
         self.reporter.say(&format!(
             "the log has not acknowledged the withdrawal ({}); the instance leaves after its ttl of {}",
@@ -241,6 +244,23 @@ impl Agent {
             command.signal(signal);
         }
     }
+}
+
+/// Asks again and again, until nobody listens any more.
+fn start_checks(check: HealthCheck, every: Duration) -> mpsc::Receiver<Result<(), String>> {
+    let (health_tx, health_rx) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let mut tick = interval(every);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tick.tick().await;
+            let asked = check.ask().await;
+            if health_tx.send(asked).await.is_err() {
+                return;
+            }
+        }
+    });
+    health_rx
 }
 
 /// Waits until the log has the withdrawal, but not for ever.

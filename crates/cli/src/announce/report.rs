@@ -96,7 +96,9 @@ impl Reporter {
             (Some(_), Some(at)) if now.duration_since(at) < WAITING_REPORT_INTERVAL => None,
             (Some(why), _) => {
                 self.trouble_said_at = Some(now);
-                Some(format!("the log cannot be reached, trying again: {why}"))
+                Some(format!(
+                    "the log did not take the last record, trying again: {why}"
+                ))
             }
         }
     }
@@ -147,7 +149,7 @@ mod tests {
             append_time: None,
         };
         let acknowledged = "announced: the log acknowledged u in cluster c (partition 1, offset 2)";
-        let away = "the log cannot be reached, trying again: no route";
+        let away = "the log did not take the last record, trying again: no route";
         let steps = [
             (mk_status(1, Progress::Pending, None), vec![]),
             (

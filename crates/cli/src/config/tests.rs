@@ -56,7 +56,14 @@ fn a_key_is_for_every_command_that_has_the_flag_and_a_table_is_for_one() {
     assert!(observer.get_flag("read_only"));
     let found = matches(
         text,
-        &["waypost", "announce", "--cluster", "c", "--uri", "u"],
+        &[
+            "waypost",
+            "announce",
+            "--cluster",
+            "c",
+            "--uri",
+            "grpc://h:1",
+        ],
     );
     let (_, announce) = found.subcommand().unwrap();
     assert_eq!(announce.get_one::<String>("topic_prefix").unwrap(), "all");
@@ -64,7 +71,8 @@ fn a_key_is_for_every_command_that_has_the_flag_and_a_table_is_for_one() {
 
 #[test]
 fn a_flag_wins_over_the_file() {
-    let text = "[announce]\ncluster = 'c'\nuri = 'u'\nweight = [2, '3=0.5']\nttl = '60s'\n";
+    let text =
+        "[announce]\ncluster = 'c'\nuri = 'grpc://h:1'\nweight = [2, '3=0.5']\nttl = '60s'\n";
     let found = matches(text, &["waypost", "announce", "--ttl", "40s"]);
     let (_, announce) = found.subcommand().unwrap();
     assert_eq!(

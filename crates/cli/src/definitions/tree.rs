@@ -304,8 +304,8 @@ mod tests {
                 r#"{"a":31,"b":5,"c":0.5,"d":7}"#,
             ),
             (
-                "a: yes\nb: True\nc: ~\nd: 1.2.3\ne: -\n",
-                r#"{"a":"yes","b":true,"c":null,"d":"1.2.3","e":"-"}"#,
+                "a: yes\nb: True\nc: ~\nd: 1.2.3\ne: -x\n",
+                r#"{"a":"yes","b":true,"c":null,"d":"1.2.3","e":"-x"}"#,
             ),
             ("a: '1'\nb: !!str 1\n", r#"{"a":"1","b":"1"}"#),
             ("a: &x {k: 1}\nb: *x\n", r#"{"a":{"k":1},"b":{"k":1}}"#),
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn mistakes_have_a_line() {
-        let deep = format!("a:\n{}", "[".repeat(500));
+        let deep = format!("a:\n  {}{}", "[".repeat(150), "]".repeat(150));
         let cases = [
             ("a: 1\na: 2\n", 2, "twice"),
             ("a: 1\nb: [1\nc: 2\n", 3, ""),
