@@ -2,35 +2,24 @@
 
 use std::process::Command;
 
-use crate::cargo::{cargo, target_dir};
+use crate::cargo::{build_all, target_dir};
 use crate::sh;
 
 /// Says what the proofs are.
 pub(crate) fn list() -> anyhow::Result<()> {
-    build()?;
+    build_all()?;
     sh::run(prover()?.arg("--list"))
 }
 
 /// Builds the product and runs one proof; its failure is an error.
 pub(crate) fn run(name: &str, short: bool) -> anyhow::Result<()> {
     crate::parts::install()?;
-    build()?;
+    build_all()?;
     sh::run(prover()?.arg(name).args(short.then_some("--short")))
 }
 
-/// The program that runs proofs; built by [`build`] or by a build of everything.
+/// The program that runs proofs. It and the product are built by [`build_all`]: the build that the
+/// test command makes, so that one serves both.
 pub(crate) fn prover() -> anyhow::Result<Command> {
     Ok(Command::new(target_dir("debug")?.join("waypost-prove")))
-}
-
-fn build() -> anyhow::Result<()> {
-    sh::run(&mut cargo(&[
-        "build",
-        "--locked",
-        "-p",
-        "waypost",
-        "-p",
-        "waypost-e2e",
-        "--bins",
-    ]))
 }

@@ -34,6 +34,16 @@ impl Fleet {
     /// # Errors
     /// A server does not start, or the log does not take an announcement.
     pub async fn announce(pool: &AnnouncerPool, count: usize) -> anyhow::Result<Self> {
+        let fleet = Self::prepare(pool, count).await?;
+        fleet.mark_up().await?;
+        Ok(fleet)
+    }
+
+    /// Starts `count` servers that are announced later.
+    ///
+    /// # Errors
+    /// A server does not start.
+    pub async fn prepare(pool: &AnnouncerPool, count: usize) -> anyhow::Result<Self> {
         let ports: Vec<u16> = (0..count).map(|_| free_port()).collect();
         let greeter = Greeter::start(&ports).await?;
         let mut fleet = Self {
@@ -43,15 +53,34 @@ impl Fleet {
         };
         for port in ports {
             let name = format!("127.0.0.1:{port}");
-            fleet
-                .announcers
-                .push(pool.announce(announcement(&uri(&name))?)?);
+            fleet.announcers.push(pool.add(announcement(&uri(&name))?)?);
             fleet.names.push(name);
         }
-        for announcer in &fleet.announcers {
+        Ok(fleet)
+    }
+
+    /// Announces all of them; returns once the log has them.
+    ///
+    /// # Errors
+    /// The announcer's task has ended.
+    pub async fn mark_up(&self) -> anyhow::Result<()> {
+        self.announcers.iter().for_each(Announcer::mark_up);
+        for announcer in &self.announcers {
             announcer.settled().await?;
         }
-        Ok(fleet)
+        Ok(())
+    }
+
+    /// Withdraws all of them; returns once the log has it.
+    ///
+    /// # Errors
+    /// The announcer's task has ended.
+    pub async fn mark_down(&self) -> anyhow::Result<()> {
+        self.announcers.iter().for_each(Announcer::mark_down);
+        for announcer in &self.announcers {
+            announcer.settled().await?;
+        }
+        Ok(())
     }
 
     /// What the servers answer with: their addresses.
