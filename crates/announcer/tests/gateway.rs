@@ -220,7 +220,14 @@ async fn a_gateway_that_vanishes_costs_no_withdrawal_and_the_other_is_told_the_s
     let mut announcement = mk_announcement();
     announcement.heartbeat = Duration::from_millis(200);
     let announcer = pool.announce(announcement).unwrap();
-    within(announcer.judged()).await.unwrap();
+    // The announcement, and the second one that carries the birth.
+    within(async {
+        while first.requests.lock().unwrap().len() < 2 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    within(announcer.settled()).await.unwrap();
     first.stop();
     let beats = async {
         while second.requests.lock().unwrap().len() < 3 {
