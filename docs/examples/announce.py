@@ -22,11 +22,14 @@ from waypost.v1 import announcement_pb2
 class Announcer:
     """One life of one instance, from its first announcement to its withdrawal."""
 
-    def __init__(self, brokers, topic, cluster, uri, ttl_s=30):
+    def __init__(self, brokers, topic, cluster, uri, ttl_s=30, heartbeat_s=10):
         self.topic = topic
         self.key = cluster.encode() + b"\0" + uri.encode()
         self.content = announcement_pb2.Announcement(
-            cluster=cluster, uri=uri, heartbeat_ms=ttl_s * 1000 // 3, ttl_ms=ttl_s * 1000
+            cluster=cluster,
+            uri=uri,
+            heartbeat_ms=int(heartbeat_s * 1000),
+            ttl_ms=int(ttl_s * 1000),
         )
         self.value = None
         # Order data. An identity of this life; when it was born by the log's clock, unknown until
@@ -45,7 +48,7 @@ class Announcer:
                 # Partitions that are added must be seen soon.
                 "topic.metadata.refresh.interval.ms": 5000,
                 # A heartbeat that is older than the time-to-live says nothing true.
-                "message.timeout.ms": min(ttl_s, 10) * 1000,
+                "message.timeout.ms": 10000,
             }
         )
 
@@ -113,7 +116,8 @@ def main():
     parser.add_argument("--topic", default="waypost.announcements")
     parser.add_argument("--cluster", required=True)
     parser.add_argument("--uri", required=True)
-    parser.add_argument("--ttl", type=int, default=30, metavar="SECONDS")
+    parser.add_argument("--ttl", type=float, default=30, metavar="SECONDS")
+    parser.add_argument("--heartbeat", type=float, metavar="SECONDS", help="default: a third of it")
     parser.add_argument("--weight", type=float, default=1.0)
     parser.add_argument("--beats", type=int, metavar="N", help="end after N heartbeats")
     arguments = parser.parse_args()
@@ -122,12 +126,18 @@ def main():
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
 
+    interval = arguments.heartbeat or arguments.ttl / 3
     announcer = Announcer(
-        arguments.kafka, arguments.topic, arguments.cluster, arguments.uri, arguments.ttl
+        arguments.kafka,
+        arguments.topic,
+        arguments.cluster,
+        arguments.uri,
+        arguments.ttl,
+        interval,
     )
     announcer.mark_up(arguments.weight)
     beats = 0
-    while beats != arguments.beats and not stopped.wait(arguments.ttl / 3):
+    while beats != arguments.beats and not stopped.wait(interval):
         try:
             announcer.heartbeat()
         except RuntimeError as error:

@@ -24,28 +24,30 @@ use waypost_log::suite::Follower;
 use waypost_testkit::kafka::KafkaBroker;
 use waypost_testkit::wait::eventually;
 
-use support::{DEADLINE, fresh_log, fresh_settings, mk_record};
+use support::{DEADLINE, fresh_log, fresh_settings, mk_record, read_until};
 
 /// Reads until `is_it`, and gives the records read on the way.
-async fn read_until(
+async fn read_past(
     follower: &mut Follower,
+    what: &str,
     mut is_it: impl FnMut(&ReadEvent) -> bool,
 ) -> (ReadEvent, Vec<Record>) {
     let mut records = Vec::new();
-    loop {
-        let event = follower.next().await;
+    let event = read_until(follower, what, |event| {
         if is_it(&event) {
-            return (event, records);
+            return Some(event);
         }
         if let ReadEvent::Records(batch) = event {
             records.extend(batch);
         }
-    }
+        None
+    });
+    (event.await, records)
 }
 
 async fn until_unavailable(follower: &mut Follower, log: &KafkaLog) {
     let unavailable = |event: &ReadEvent| matches!(event, ReadEvent::Unavailable(_));
-    let (event, records) = read_until(follower, unavailable).await;
+    let (event, records) = read_past(follower, "unavailable", unavailable).await;
     assert_eq!(records, []);
     let ReadEvent::Unavailable(why) = event else {
         unreachable!()
@@ -54,12 +56,13 @@ async fn until_unavailable(follower: &mut Follower, log: &KafkaLog) {
 }
 
 async fn until_available(follower: &mut Follower) {
-    let (_, records) = read_until(follower, |event| *event == ReadEvent::Available).await;
+    let (_, records) = read_past(follower, "available", |event| {
+        *event == ReadEvent::Available
+    })
+    .await;
     assert_eq!(records, []);
     let bounds = |event: &ReadEvent| matches!(event, ReadEvent::Bounds { .. });
-    timeout(DEADLINE, read_until(follower, bounds))
-        .await
-        .unwrap();
+    read_past(follower, "bounds", bounds).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -141,7 +144,7 @@ async fn a_log_that_is_opened_while_kafka_is_away_works_once_it_is_there() {
     until_unavailable(&mut follower, &log).await;
     broker.restart().await.unwrap();
     let available = |event: &ReadEvent| *event == ReadEvent::Available;
-    read_until(&mut follower, available).await;
+    read_past(&mut follower, "available", available).await;
     assert_eq!(follower.next().await, ReadEvent::Partitions(1));
     let written = || async { Ok(log.append(mk_record("k", "v")).await?) };
     eventually("an append works", DEADLINE, written)
@@ -175,13 +178,14 @@ async fn a_suspended_broker_is_noticed_although_its_connections_stay_open() {
     );
     until_unavailable(&mut follower, &log).await;
     broker.resume().unwrap();
-    read_until(&mut follower, |event| *event == ReadEvent::Available).await;
+    read_past(&mut follower, "available", |event| {
+        *event == ReadEvent::Available
+    })
+    .await;
     log.append(mk_record("k", "v")).await.unwrap();
     let is_it = |record: &Record| record.key.as_deref() == Some(b"k");
     let has_it = |event: &ReadEvent| matches!(event, ReadEvent::Records(r) if r.iter().any(is_it));
-    timeout(DEADLINE, read_until(&mut follower, has_it))
-        .await
-        .unwrap();
+    read_past(&mut follower, "the record", has_it).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -221,7 +225,7 @@ async fn a_topic_that_is_made_anew_is_out_of_range_for_who_read_further() {
     assert_eq!(before[1].identity, after[1].identity);
 
     let out_of_range = |event: &ReadEvent| matches!(event, ReadEvent::OutOfRange { .. });
-    let (_, records) = read_until(&mut follower, out_of_range).await;
+    let (_, records) = read_past(&mut follower, "out of range", out_of_range).await;
     assert_eq!(
         records,
         [],

@@ -73,7 +73,7 @@ async fn the_python_example_announces_beats_and_withdraws_with_order_data() {
     command.args(["--kafka", log.settings().brokers()]);
     command.args(["--topic", &log.settings().topic_name(Topic::Announcements)]);
     command.args(["--cluster", "greeter", "--uri", "grpc://10.0.0.7:8080"]);
-    command.args(["--ttl", "1", "--weight", "0.5", "--beats", "2"]);
+    command.args(["--heartbeat", "0.2", "--weight", "0.5", "--beats", "2"]);
     command.env("PYTHONPATH", generated.path());
     let finished = Process::run("announce.py", command, DEADLINE)
         .await

@@ -7,7 +7,7 @@ use waypost_core::port::{AnnouncementLog as _, ReadEvent};
 use waypost_core::record::Topic;
 use waypost_log::suite::Follower;
 
-use crate::support::{broker, fresh_log, mk_record};
+use crate::support::{broker, fresh_log, mk_record, read_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn partitions_added_later_are_followed_from_their_beginning() {
@@ -34,17 +34,21 @@ async fn partitions_added_later_are_followed_from_their_beginning() {
     record.partition = Some(PartitionId(4));
     log.append(record).await.unwrap();
     let mut heard = None;
-    loop {
-        match follower.next().await {
-            ReadEvent::Partitions(count) => heard = Some(count),
-            ReadEvent::Records(records) => {
-                assert_eq!(heard, Some(5), "told of the partitions first");
-                assert_eq!((records.len(), records[0].partition), (1, PartitionId(4)));
-                break;
+    let records = read_until(
+        &mut follower,
+        "the added partition's record",
+        |event| match event {
+            ReadEvent::Partitions(count) => {
+                heard = Some(count);
+                None
             }
-            _ => {}
-        }
-    }
+            ReadEvent::Records(records) => Some(records),
+            _ => None,
+        },
+    )
+    .await;
+    assert_eq!(heard, Some(5), "told of the partitions first");
+    assert_eq!((records.len(), records[0].partition), (1, PartitionId(4)));
 
     // The writer hears of them too: soon a key goes where the new count sends it.
     let key = (0..).map(|n| format!("key-{n}"));

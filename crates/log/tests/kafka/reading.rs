@@ -10,7 +10,7 @@ use waypost_log::kafka::{KafkaLog, KafkaSettings};
 use waypost_log::suite::Follower;
 use waypost_testkit::wait::eventually;
 
-use crate::support::{DEADLINE, broker, fresh_log, mk_record};
+use crate::support::{DEADLINE, broker, fresh_log, mk_record, read_until};
 
 const ZERO: PartitionId = PartitionId(0);
 
@@ -115,13 +115,15 @@ async fn a_reader_that_finds_a_gap_before_the_end_stands_at_the_end() {
     .unwrap();
     let record = follower.records(1).await.remove(0);
     let end = record.offset.next().next();
-    loop {
-        if let ReadEvent::CaughtUp { position, .. } = follower.next().await
-            && position == end
-        {
-            break;
-        }
-    }
+    read_until(
+        &mut follower,
+        "the end above the gap",
+        |event| match event {
+            ReadEvent::CaughtUp { position, .. } if position == end => Some(()),
+            _ => None,
+        },
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -135,16 +137,15 @@ async fn a_position_below_the_beginning_is_out_of_range_and_the_beginning_is_rea
     delete_before(&log, Offset(5)).await;
     let from = [(ZERO, Offset(3))];
     let mut follower = Follower::open_from(&*log, Topic::Announcements, &from).await;
-    loop {
-        match follower.next().await {
-            ReadEvent::OutOfRange {
-                partition: ZERO,
-                position: Offset(3),
-            } => break,
-            ReadEvent::Records(records) => panic!("{records:?}"),
-            _ => {}
-        }
-    }
+    let out_of_range = |event| match event {
+        ReadEvent::OutOfRange {
+            partition: ZERO,
+            position: Offset(3),
+        } => Some(()),
+        ReadEvent::Records(records) => panic!("{records:?}"),
+        _ => None,
+    };
+    read_until(&mut follower, "out of range", out_of_range).await;
     let mut follower = Follower::open(&*log, Topic::Announcements).await;
     let (records, _) = follower.until_caught_up(1).await;
     assert_eq!(records.first().map(|r| r.offset), Some(Offset(5)));

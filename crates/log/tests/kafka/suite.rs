@@ -10,6 +10,10 @@ use waypost_log::suite::{self, CompareAndSet, Harness, TestLog};
 
 use crate::support::{broker, fresh_log};
 
+/// A reader that is told its bounds every few seconds never runs out of events: a case that waits for
+/// another one ends here.
+const CASE_MAX: Duration = Duration::from_secs(240);
+
 struct OnKafka;
 
 #[derive(Debug)]
@@ -48,7 +52,8 @@ macro_rules! tests {
     ($($case:ident),* $(,)?) => { $(
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn $case() {
-            suite::$case(&OnKafka).await;
+            let case = tokio::time::timeout(CASE_MAX, suite::$case(&OnKafka));
+            case.await.expect("a case waits for what does not come");
         }
     )* };
 }

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::OnceCell;
+use waypost_core::port::ReadEvent;
 use waypost_core::record::{Delivery, Headers, NewRecord, Topic};
 use waypost_log::kafka::topics::{self, TopicsSpec};
 use waypost_log::kafka::{KafkaLog, KafkaSettings};
+use waypost_log::suite::Follower;
 use waypost_testkit::kafka::KafkaBroker;
 
 /// How long a test waits for what must happen. Spent only when it fails.
@@ -49,4 +51,21 @@ pub(crate) fn mk_record(key: &str, value: &str) -> NewRecord {
         headers: Headers::default(),
         delivery: Delivery::Change,
     }
+}
+
+/// Reads until `find` finds what the test waits for; everything else is passed over.
+pub(crate) async fn read_until<T>(
+    follower: &mut Follower,
+    what: &str,
+    mut find: impl FnMut(ReadEvent) -> Option<T>,
+) -> T {
+    let reading = async {
+        loop {
+            if let Some(found) = find(follower.next().await) {
+                return found;
+            }
+        }
+    };
+    let read = tokio::time::timeout(DEADLINE, reading).await;
+    read.unwrap_or_else(|_| panic!("{what}: not within {DEADLINE:?}"))
 }
