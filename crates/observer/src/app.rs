@@ -43,6 +43,17 @@ pub enum StartError {
     Store(#[from] WriterTaken),
 }
 
+/// Why a running Observer must end: no waiting mends it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FatalError {
+    /// The log is set up wrongly, damaged, or held by another process, and nothing is served yet.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The task that reads the log died: a fault of this program.
+    #[error("the task that reads the log died: {0}; start again, and report this")]
+    IngestDied(String),
+}
+
 /// Looks once whether the log is set up as it must be; asked again while it says `Unavailable`.
 pub type StartCheck = Box<dyn Fn() -> BoxFuture<'static, Result<(), LogError>> + Send + Sync>;
 
@@ -132,7 +143,7 @@ impl Observer {
         let progress = Progress::default();
         let keeper_id = KeeperId(rand::random());
         let (failed_tx, loaded_tx) = (watch::Sender::new(None), watch::Sender::new(false));
-        let identifier = format!("waypost-observer-{keeper_id}");
+        let identifier = identifier(grpc_address, keeper_id);
 
         let (ingest, questions) = Ingest::new(IngestParts {
             log: Arc::clone(&self.log),
@@ -173,10 +184,10 @@ impl Observer {
             watches: admin::watch_permits(),
         });
 
-        let stop = CancellationToken::new();
+        let (stopping, stop) = (CancellationToken::new(), CancellationToken::new());
         let tasks = vec![
-            tokio::spawn(ingest.run(stop.clone())),
-            tokio::spawn(follow_health(health, loaded_tx, stop.clone())),
+            tokio::spawn(supervise(ingest.run(stop.clone()), failed_tx.clone())),
+            tokio::spawn(follow_health(health, loaded_tx, stopping.clone())),
             tokio::spawn(admin_server.run(readiness.clone(), registry, routes, stop.clone())),
         ];
         tracing::info!(%grpc_address, %admin_address, settings = ?self.settings, "the Observer runs");
@@ -185,6 +196,7 @@ impl Observer {
             admin_address,
             drain: self.settings.drain,
             readiness,
+            stopping,
             stop,
             failed_tx,
             serving: Some(serving),
@@ -206,17 +218,40 @@ fn mk_ads(
     )
 }
 
+/// The name in `control_plane.identifier`, by which people find the Observer that a client is
+/// connected to.
+fn identifier(grpc_address: SocketAddr, keeper_id: KeeperId) -> String {
+    let host = gethostname::gethostname();
+    let port = grpc_address.port();
+    format!("{}:{port}/{keeper_id}", host.to_string_lossy())
+}
+
+/// Runs the ingest task. Without it the Observer would go stale for ever and say nothing.
+async fn supervise(
+    ingest: impl Future<Output = ()> + Send + 'static,
+    failed_tx: watch::Sender<Option<FatalError>>,
+) {
+    if let Err(died) = tokio::spawn(ingest).await {
+        tracing::error!(%died, "the task that reads the log died");
+        failed_tx.send_replace(Some(FatalError::IngestDied(died.to_string())));
+    }
+}
+
 /// Says SERVING once everything was read, and NOT_SERVING again once it is told to stop.
-async fn follow_health(health: Health, loaded_tx: watch::Sender<bool>, stop: CancellationToken) {
+async fn follow_health(
+    health: Health,
+    loaded_tx: watch::Sender<bool>,
+    stopping: CancellationToken,
+) {
     let mut loaded_rx = loaded_tx.subscribe();
     let is_loaded = tokio::select! {
         loaded = loaded_rx.wait_for(|loaded| *loaded) => loaded.is_ok(),
-        () = stop.cancelled() => false,
+        () = stopping.cancelled() => false,
     };
     if is_loaded {
         health.set_loaded(true).await;
     }
-    stop.cancelled().await;
+    stopping.cancelled().await;
     health.set_loaded(false).await;
 }
 
@@ -226,8 +261,11 @@ pub struct RunningObserver {
     admin_address: SocketAddr,
     drain: Duration,
     readiness: Readiness,
+    /// Cancelled when it begins to send clients away.
+    stopping: CancellationToken,
+    /// Cancelled when every task must end.
     stop: CancellationToken,
-    failed_tx: watch::Sender<Option<LogError>>,
+    failed_tx: watch::Sender<Option<FatalError>>,
     serving: Option<Serving>,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -267,11 +305,12 @@ impl RunningObserver {
 
     /// Waits for an error that no waiting mends (a topic set up wrongly, a damaged log): the process
     /// should say it and end. Never returns while all is well or the log is merely away.
-    pub async fn failed(&self) -> LogError {
+    pub async fn failed(&self) -> FatalError {
         let mut failed_rx = self.failed_tx.subscribe();
+        // The sender lives as long as `self`, so the wait ends with an error only.
         match failed_rx.wait_for(Option::is_some).await.as_deref() {
             Ok(Some(error)) => error.clone(),
-            _ => LogError::Closed,
+            _ => FatalError::Log(LogError::Closed),
         }
     }
 
@@ -284,6 +323,7 @@ impl RunningObserver {
     /// Stops every task; clients are sent away within `drain`.
     pub async fn stop_within(mut self, drain: Duration) {
         self.readiness.begin_stopping();
+        self.stopping.cancel();
         if let Some(serving) = self.serving.take() {
             serving.shut_down(drain).await;
         }
@@ -298,6 +338,7 @@ impl RunningObserver {
 
 impl Drop for RunningObserver {
     fn drop(&mut self) {
+        self.stopping.cancel();
         self.stop.cancel();
     }
 }

@@ -29,7 +29,7 @@ use waypost_fold::{
 use waypost_runtime::Readiness;
 use waypost_store::Writer;
 
-use crate::app::StartCheck;
+use crate::app::{FatalError, StartCheck};
 use crate::limits::{BEAT_INTERVAL, QUESTIONS_QUEUED_MAX};
 use crate::locator::LoadGate;
 use crate::metrics::IngestMetrics;
@@ -69,7 +69,7 @@ pub(crate) struct IngestParts {
     /// Counters.
     pub(crate) metrics: IngestMetrics,
     /// Told of an error that no waiting mends.
-    pub(crate) failed_tx: watch::Sender<Option<LogError>>,
+    pub(crate) failed_tx: watch::Sender<Option<FatalError>>,
 }
 
 /// The state of the task.
@@ -93,7 +93,7 @@ pub(crate) struct Ingest {
     metrics: IngestMetrics,
     named: NamedRecords,
     refused_definitions: question::RefusedDefinitions,
-    failed_tx: watch::Sender<Option<LogError>>,
+    failed_tx: watch::Sender<Option<FatalError>>,
     questions_rx: mpsc::Receiver<question::Question>,
     started: Instant,
     /// Append time of the record read last: the store's idea of now.
@@ -300,7 +300,7 @@ impl Ingest {
         tracing::error!(%error, "the Observer cannot start");
         self.gate.set_reason(error.to_string());
         self.loading_tasks.set_base_reason(&error.to_string());
-        self.failed_tx.send_replace(Some(error));
+        self.failed_tx.send_replace(Some(error.into()));
         std::future::pending().await
     }
 

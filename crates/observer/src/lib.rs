@@ -23,5 +23,5 @@ pub mod progress;
 pub mod render;
 pub mod settings;
 
-pub use app::{Observer, RunningObserver, StartCheck, StartError};
+pub use app::{FatalError, Observer, RunningObserver, StartCheck, StartError};
 pub use settings::{LogWrites, Settings};

@@ -9,6 +9,7 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tonic::Code;
@@ -16,10 +17,13 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 use waypost_admin_api::Status;
-use waypost_core::LogError;
+use waypost_core::record::Appended;
+use waypost_core::{
+    AnnouncementLog, LogError, LogReader, NewRecord, Offset, PartitionId, Record, Topic,
+};
 use waypost_log::memory::Pause;
 use waypost_observer::health::ADS_SERVICE;
-use waypost_observer::{Observer, RunningObserver};
+use waypost_observer::{FatalError, Observer, RunningObserver};
 
 use common::xds::{Delta, Sotw};
 use common::{DEADLINE, Life, eventually, get, get_json, mk_announcement, mk_log, mk_settings};
@@ -138,7 +142,7 @@ async fn a_log_that_is_set_up_wrongly_ends_the_observer_with_the_command_that_me
         });
         Box::pin(async move { result }) as _
     });
-    let observer = Observer::new(mk_settings(), std::sync::Arc::new(log))
+    let observer = Observer::new(mk_settings(), Arc::new(log))
         .with_start_check(check)
         .start()
         .await
@@ -146,7 +150,7 @@ async fn a_log_that_is_set_up_wrongly_ends_the_observer_with_the_command_that_me
     let error = tokio::time::timeout(DEADLINE, observer.failed())
         .await
         .unwrap();
-    assert_eq!(error, LogError::Misconfigured(wrong.to_owned()));
+    assert_eq!(error, LogError::Misconfigured(wrong.to_owned()).into());
     let (status, text) = get(&observer, "/ready").await;
     assert!(
         status == 503 && text.contains("waypost topics create"),
@@ -160,10 +164,8 @@ async fn a_port_in_use_is_an_error_that_names_it_and_the_flag() {
     let first = common::start(&log).await;
     let mut settings = mk_settings();
     settings.listen = first.grpc_address();
-    let log: std::sync::Arc<dyn waypost_core::AnnouncementLog> = std::sync::Arc::new(log);
-    let error = Observer::new(settings, std::sync::Arc::clone(&log))
-        .start()
-        .await;
+    let log: Arc<dyn AnnouncementLog> = Arc::new(log);
+    let error = Observer::new(settings, Arc::clone(&log)).start().await;
     let text = error.expect_err("refused").to_string();
     assert!(text.contains(&first.grpc_address().to_string()), "{text}");
     assert!(
@@ -178,4 +180,54 @@ async fn a_port_in_use_is_an_error_that_names_it_and_the_flag() {
         text.contains("in use") && text.contains("--admin"),
         "{text}"
     );
+}
+
+/// A log whose every method panics: a fault of ours.
+#[derive(Debug)]
+struct Broken;
+
+#[async_trait::async_trait]
+impl AnnouncementLog for Broken {
+    async fn partition_count(&self, _: Topic) -> Result<u32, LogError> {
+        panic!("broken")
+    }
+
+    async fn append(&self, _: NewRecord) -> Result<Appended, LogError> {
+        panic!("broken")
+    }
+
+    async fn append_if(&self, _: NewRecord, _: Option<Offset>) -> Result<Appended, LogError> {
+        panic!("broken")
+    }
+
+    async fn read(
+        &self,
+        _: Topic,
+        _: &[(PartitionId, Offset)],
+    ) -> Result<Box<dyn LogReader>, LogError> {
+        panic!("broken")
+    }
+
+    async fn read_at(
+        &self,
+        _: Topic,
+        _: PartitionId,
+        _: Offset,
+    ) -> Result<Option<Record>, LogError> {
+        panic!("broken")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_observer_that_cannot_read_any_more_says_so_instead_of_going_stale_in_silence() {
+    let started = Observer::new(mk_settings(), Arc::new(Broken)).start().await;
+    let observer = started.unwrap();
+    let error = tokio::time::timeout(DEADLINE, observer.failed())
+        .await
+        .unwrap();
+    assert!(matches!(error, FatalError::IngestDied(_)), "{error:?}");
+    let (status, text) = get(&observer, "/ready").await;
+    assert!(status == 503 && text.contains("its task ended"), "{text}");
+    let (status, text) = get(&observer, "/api/v1/status").await;
+    assert!(status == 503 && text.contains("does not answer"), "{text}");
 }
