@@ -10,7 +10,10 @@ use envoy_types::pb::envoy::service::discovery::v3::{
 };
 use proptest::prelude::*;
 use waypost_core::locator::{glob_covers, glob_prefix};
-use waypost_core::{ResourceLocator, Timestamp};
+use waypost_core::{
+    EncodedResource, Interest, ResourceLocator, ResourceName, Subscriber, SubscriptionToken,
+    Timestamp,
+};
 use waypost_proto::encoded::encode_resource;
 
 use super::*;
@@ -68,20 +71,26 @@ struct Harness {
 impl Harness {
     fn new(transport: Transport, resource_type: ResourceType) -> Self {
         let locator = Arc::new(MemoryLocator::default());
+        let port = Arc::clone(&locator) as Arc<dyn ResourceLocator>;
+        Self {
+            locator,
+            resource_type,
+            ..Self::over(port, transport)
+        }
+    }
+
+    /// A server over another locator than the one that the harness changes.
+    fn over(port: Arc<dyn ResourceLocator>, transport: Transport) -> Self {
         let settings = AdsSettings {
             response_bytes_max: SMALL,
             ..AdsSettings::new("o")
         };
-        let engine = Engine::new(
-            Arc::clone(&locator) as Arc<dyn ResourceLocator>,
-            settings,
-            Arc::new(IgnoreEvents),
-        );
+        let engine = Engine::new(port, settings, Arc::new(IgnoreEvents));
         let outbox = Arc::default();
         Self {
-            locator,
+            locator: Arc::default(),
             stream: Stream::new(Arc::new(engine), outbox, transport, None, 77),
-            resource_type,
+            resource_type: ResourceType::D2Uri,
             on_the_way: VecDeque::new(),
             written: 0,
             now: Instant::now(),
@@ -188,6 +197,64 @@ fn what_waits_together_is_written_in_make_before_break_order() {
         }
         assert_eq!(written_types(&mut server), order, "changes");
     }
+}
+
+/// Whose members are gone by the time that somebody asks whether a glob is empty.
+struct EmptiedMeanwhile(MemoryLocator);
+
+impl ResourceLocator for EmptiedMeanwhile {
+    fn not_loaded(&self) -> Option<String> {
+        None
+    }
+
+    fn find(&self, of: ResourceType, name: &str, variant: Variant) -> Option<EncodedResource> {
+        self.0.find(of, name, variant)
+    }
+
+    fn members(
+        &self,
+        of: ResourceType,
+        prefix: Option<&str>,
+        variant: Variant,
+    ) -> Vec<ResourceName> {
+        self.0.members(of, prefix, variant)
+    }
+
+    fn is_glob_empty(&self, _: ResourceType, _: &str, _: Variant) -> bool {
+        true
+    }
+
+    fn subscribe(
+        &self,
+        of: ResourceType,
+        interest: &Interest,
+        subscriber: Arc<dyn Subscriber>,
+    ) -> SubscriptionToken {
+        self.0.subscribe(of, interest, subscriber)
+    }
+
+    fn unsubscribe(&self, of: ResourceType, interest: &Interest, token: SubscriptionToken) {
+        self.0.unsubscribe(of, interest, token);
+    }
+}
+
+#[test]
+fn a_glob_emptied_while_an_answer_is_decided_is_not_removed_beside_an_addition() {
+    let locator = EmptiedMeanwhile(MemoryLocator::default());
+    let of = ResourceType::D2Uri;
+    let member = "xdstp:///indis.D2URI/c/1";
+    let resource = encode_resource(of, member, b"v", Timestamp(0));
+    locator.0.set(of, member, resource);
+    let mut server = Harness::over(Arc::new(locator), Transport::Delta);
+    server.request(&DeltaRequest {
+        type_url: of.type_url().into(),
+        resource_names_subscribe: vec!["xdstp:///indis.D2URI/c/*".into()],
+        ..DeltaRequest::default()
+    });
+    assert!(server.write());
+    let response = DeltaResponse::decode(server.on_the_way.remove(0).unwrap()).unwrap();
+    assert_eq!(response.resources.len(), 1);
+    assert!(response.removed_resources.is_empty(), "{response:?}");
 }
 
 #[test]
