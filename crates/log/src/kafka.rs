@@ -18,6 +18,7 @@ mod settings;
 pub mod topics;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -93,6 +94,17 @@ impl KafkaLog {
         admit(record, asked?).map(|_| ())
     }
 
+    async fn ask_partition_count(&self, topic: Topic, within: Duration) -> Result<u32, LogError> {
+        let settings = Arc::clone(&self.settings);
+        let asked = self.records.ask(move |client, complaints| {
+            client::ask_partition_count(client, &settings, topic, within)
+                .map_err(|e| e.to_log_error(&settings, topic, complaints))
+        });
+        let count = asked.await?;
+        self.partitions.lock()[topic as usize] = Some(count);
+        Ok(count)
+    }
+
     fn is_admitted(&self, record: &NewRecord) -> bool {
         let known = self.partitions.lock()[record.topic as usize];
         known.is_some_and(|partitions| admit(record, partitions).is_ok())
@@ -102,16 +114,7 @@ impl KafkaLog {
 #[async_trait]
 impl AnnouncementLog for KafkaLog {
     async fn partition_count(&self, topic: Topic) -> Result<u32, LogError> {
-        let settings = Arc::clone(&self.settings);
-        let count = self
-            .records
-            .ask(move |client, complaints| {
-                client::ask_partition_count(client, &settings, topic, limits::ANSWER_MAX)
-                    .map_err(|e| e.to_log_error(&settings, topic, complaints))
-            })
-            .await?;
-        self.partitions.lock()[topic as usize] = Some(count);
-        Ok(count)
+        self.ask_partition_count(topic, limits::ANSWER_MAX).await
     }
 
     async fn append(&self, record: NewRecord) -> Result<Appended, LogError> {
@@ -139,7 +142,7 @@ impl AnnouncementLog for KafkaLog {
         topic: Topic,
         from: &[(PartitionId, Offset)],
     ) -> Result<Box<dyn LogReader>, LogError> {
-        match self.partition_count(topic).await {
+        match self.ask_partition_count(topic, limits::OPEN_MAX).await {
             // A log that cannot be reached is for the reader to report.
             Ok(_) | Err(LogError::Unavailable(_)) => {}
             Err(error) => return Err(error),

@@ -64,6 +64,10 @@ pub(super) const QUEUED_KIBIBYTES_MAX: usize = 64 * 1024;
 /// How long a question to the cluster (partition counts, one record, topic settings) may take.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(5);
 
+/// How long opening a reader waits to learn whether its topic exists. Longer, and an Observer that
+/// opens three while Kafka is away would not say so for a quarter of a minute.
+pub(super) const OPEN_MAX: Duration = Duration::from_secs(2);
+
 /// How long the creation of topics may take on a busy cluster.
 pub(super) const CREATE_MAX: Duration = Duration::from_secs(30);
 
