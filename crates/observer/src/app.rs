@@ -190,7 +190,7 @@ impl Observer {
             tokio::spawn(follow_health(health, loaded_tx, stopping.clone())),
             tokio::spawn(admin_server.run(readiness.clone(), registry, routes, stop.clone())),
         ];
-        tracing::info!(%grpc_address, %admin_address, settings = ?self.settings, "the Observer runs");
+        tracing::debug!(%grpc_address, %admin_address, settings = ?self.settings, "the Observer runs");
         Ok(RunningObserver {
             grpc_address,
             admin_address,

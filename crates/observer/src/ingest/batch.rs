@@ -154,7 +154,7 @@ impl Ingest {
                 follows,
             } => {
                 let topic = topic.suffix();
-                tracing::info!(topic, %identity, ?follows, "the log's identity");
+                tracing::debug!(topic, %identity, ?follows, "the log's identity");
             }
         }
     }
