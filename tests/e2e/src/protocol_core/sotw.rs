@@ -79,11 +79,13 @@ async fn wildcard(stage: &mut Stage) -> anyhow::Result<()> {
         names == wanted
     };
     probe
-        .expect_update(cds, |response| has(response, &["alpha", "beta"]))
+        .expect_update(cds, |response| has(response, &["alpha", "beta", "kept"]))
         .await?;
     stage.announce("gamma", "10.0.0.9").await?;
     probe
-        .expect_update(cds, |response| has(response, &["alpha", "beta", "gamma"]))
+        .expect_update(cds, |response| {
+            has(response, &["alpha", "beta", "gamma", "kept"])
+        })
         .await?;
     Ok(())
 }
