@@ -54,6 +54,7 @@ impl AdsBody {
                 reader: FrameReader::default(),
                 first_request_by: Some(first_request_by),
                 timer: None,
+                has_ended: false,
             })),
         }
     }
@@ -102,9 +103,22 @@ struct OpenStream {
     /// When the stream ends unless a request came; `None` once one came.
     first_request_by: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
+    /// The client sends no more.
+    has_ended: bool,
 }
 
 type End = (EndReason, Status);
+
+/// What is to be expected of the request body.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Input {
+    /// Nothing for now; the task is woken when more comes.
+    Waiting,
+    /// More may be there already.
+    More,
+    /// Nothing ever.
+    Ended,
+}
 
 impl OpenStream {
     fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Result<MessageBuf, End>> {
@@ -114,7 +128,7 @@ impl OpenStream {
             if let Some(reason) = self.handle.end.get() {
                 return Poll::Ready(Err((*reason, end_status(*reason))));
             }
-            let more = self.read_requests(cx)?;
+            let input = self.read_requests(cx)?;
             let now = Instant::now();
             if self.first_request_by.is_some_and(|by| by <= now) {
                 let reason = EndReason::FirstRequestTimeout;
@@ -126,10 +140,14 @@ impl OpenStream {
             }
             let deadline = earliest(stream.deadline(), self.first_request_by);
             drop(stream);
-            if more {
-                // Others on this thread first.
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
+            match input {
+                Input::Waiting => {}
+                Input::More => {
+                    // Others on this thread first.
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Input::Ended => return Poll::Ready(Err(client_end())),
             }
             if self.poll_timer(cx, deadline).is_pending() {
                 return Poll::Pending;
@@ -137,25 +155,32 @@ impl OpenStream {
         }
     }
 
-    /// Applies the requests that have arrived; true if there may be more.
-    fn read_requests(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+    /// Applies the requests that have arrived.
+    fn read_requests(&mut self, cx: &mut Context<'_>) -> Result<Input, End> {
+        if self.has_ended {
+            return Ok(Input::Ended);
+        }
         let bytes_max = self.server.engine.settings.request_bytes_max;
         for _ in 0..REQUESTS_PER_POLL_MAX {
             let message = self.reader.next_message(bytes_max);
             match message.map_err(|error| self.frame_end(error))? {
                 Some(message) => self.apply(message)?,
                 None => match Pin::new(&mut self.incoming).poll_frame(cx) {
-                    Poll::Pending => return Ok(false),
+                    Poll::Pending => return Ok(Input::Waiting),
                     Poll::Ready(Some(Ok(frame))) => {
                         if let Ok(data) = frame.into_data() {
                             self.reader.push(data);
                         }
                     }
-                    Poll::Ready(Some(Err(_)) | None) => return Err(self.client_end()),
+                    Poll::Ready(Some(Err(_))) => return Err(client_end()),
+                    Poll::Ready(None) => {
+                        self.has_ended = true;
+                        return self.half_close();
+                    }
                 },
             }
         }
-        Ok(true)
+        Ok(Input::More)
     }
 
     fn apply(&mut self, message: Bytes) -> Result<(), End> {
@@ -185,13 +210,14 @@ impl OpenStream {
         (EndReason::BadRequest(code), status)
     }
 
-    fn client_end(&self) -> End {
+    /// The client sends no more: what it asked for is answered, then the stream ends.
+    fn half_close(&self) -> Result<Input, End> {
         if self.reader.is_between_messages() {
-            return (EndReason::Client, end_status(EndReason::Client));
+            return Ok(Input::Ended);
         }
         let code = Code::InvalidArgument;
         let status = Status::new(code, "the request stream ended within a message");
-        (EndReason::BadRequest(code), status)
+        Err((EndReason::BadRequest(code), status))
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>, deadline: Option<Instant>) -> Poll<()> {
@@ -216,6 +242,10 @@ impl Drop for OpenStream {
         self.server
             .close(&self.handle, reason.unwrap_or(EndReason::Client));
     }
+}
+
+fn client_end() -> End {
+    (EndReason::Client, end_status(EndReason::Client))
 }
 
 fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {

@@ -10,9 +10,13 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use bytes::Bytes;
+use envoy_types::pb::envoy::service::discovery::v3::{
+    DeltaDiscoveryRequest, DeltaDiscoveryResponse,
+};
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use prost::Message as _;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use waypost_conformance::engine::EngineTarget;
@@ -99,6 +103,33 @@ async fn malformed_requests_end_their_stream_and_no_other() {
     }
     target.set(ResourceType::D2Node, "a", "v2", 0).unwrap();
     probe.expect_update(node, "a").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_closes_its_side_gets_its_answer_and_then_the_end() {
+    let target = mk_target(&[]);
+    target.set(ResourceType::D2Node, "a", "v1", 0).unwrap();
+    // type_url = indis.Node, resource_names_subscribe = a, b
+    let mut message = b"\x12\x1etype.googleapis.com/indis.Node".to_vec();
+    message.extend_from_slice(b"\x1a\x01a\x1a\x01b");
+    let mut body = vec![0, 0, 0, 0, u8::try_from(message.len()).unwrap()];
+    body.extend_from_slice(&message);
+    let socket = TcpStream::connect(target.address()).await.unwrap();
+    let (mut sender, connection) =
+        http2::handshake::<_, _, Full<Bytes>>(TokioExecutor::new(), TokioIo::new(socket))
+            .await
+            .unwrap();
+    tokio::spawn(connection);
+    let request = http::Request::post(format!("http://{}{DELTA}", target.address()))
+        .body(Full::new(Bytes::from(body)))
+        .unwrap();
+    let response = sender.send_request(request).await.unwrap();
+    let collected = response.into_body().collect().await.unwrap();
+    assert_eq!(collected.trailers().unwrap()["grpc-status"], "0");
+    let bytes = collected.to_bytes();
+    let response = DeltaDiscoveryResponse::decode(&bytes[5..]).unwrap();
+    assert_eq!(response.resources[0].name, "a");
+    assert_eq!(response.removed_resources, ["b"]);
 }
 
 #[tokio::test]
@@ -309,7 +340,7 @@ async fn a_client_may_come_back_with_sixteen_mebibytes_of_versions() {
             )
         })
         .collect();
-    let request = envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest {
+    let request = DeltaDiscoveryRequest {
         type_url: node.to_owned(),
         resource_names_subscribe: vec!["a".to_owned(), "*".to_owned()],
         initial_resource_versions: versions,

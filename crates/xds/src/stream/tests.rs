@@ -258,6 +258,40 @@ fn a_glob_emptied_while_an_answer_is_decided_is_not_removed_beside_an_addition()
 }
 
 #[test]
+fn what_changes_while_an_answer_is_being_written_is_said_as_it_is_then() {
+    let mut server = Harness::new(Transport::Delta, ResourceType::D2Node);
+    for name in ["a", "b", "c", "d"] {
+        server.set(name, 4);
+    }
+    let of = |subscribe: &[&str], unsubscribe: &[&str]| DeltaRequest {
+        type_url: ResourceType::D2Node.type_url().into(),
+        resource_names_subscribe: subscribe.iter().map(|&n| n.into()).collect(),
+        resource_names_unsubscribe: unsubscribe.iter().map(|&n| n.into()).collect(),
+        ..DeltaRequest::default()
+    };
+    server.request(&of(&["a", "b", "c", "d"], &[]));
+    assert!(server.write());
+    server.request(&of(&[], &["b"]));
+    server.set("c", 1);
+    server.remove("d");
+    while server.write() {}
+    let mut said = Vec::new();
+    for bytes in server.on_the_way.drain(..) {
+        let response = DeltaResponse::decode(bytes).unwrap();
+        let resources = response.resources.into_iter();
+        said.extend(resources.map(|r| (r.name, r.version)));
+        let removed = response.removed_resources.into_iter();
+        said.extend(removed.map(|name| (name, String::new())));
+    }
+    let truth = server.truth();
+    let version = |name: &str| (name.to_owned(), truth[name].clone());
+    assert_eq!(
+        said,
+        [version("a"), version("c"), ("d".to_owned(), String::new())]
+    );
+}
+
+#[test]
 fn state_per_stream_stays_small() {
     let sizes = [
         ("Stream", size_of::<Stream>(), 256),
