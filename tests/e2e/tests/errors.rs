@@ -59,7 +59,7 @@ async fn wrong_usage_exits_2_and_names_the_word_that_is_wrong() {
     )
     .await;
     check(
-        &with("grpc://h:1", &["--weight", "-1"]),
+        &with("grpc://h:1", &["--weight=-1"]),
         2,
         &["-1", "--weight"],
     )
@@ -105,7 +105,7 @@ async fn a_data_folder_in_use_is_named() {
         "a second dev",
         &done,
         1,
-        &[&data.display().to_string(), "another process"],
+        &[&data.display().to_string(), "in use by process"],
     );
 }
 

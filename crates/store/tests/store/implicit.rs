@@ -1,9 +1,9 @@
 //! Clusters and services without a definition, and the memory of what left.
 
 #[cfg(test)]
-mod common;
-
-use common::{cluster_name, define_cluster, define_service, down, mk_store, service_name, up, uri};
+use crate::common::{
+    cluster_name, define_cluster, define_service, down, mk_store, service_name, up, uri,
+};
 use waypost_core::{SourceSlot, Timestamp};
 use waypost_store::ServiceState;
 use waypost_store::limits::{REMEMBER, REMOVED_PER_CLUSTER_MAX};
@@ -162,8 +162,8 @@ fn a_cluster_remembers_so_many_and_the_oldest_go_first() {
 
 #[test]
 fn all_clusters_together_remember_so_many_and_who_forgets_is_who_lost_last() {
-    let recorder = std::sync::Arc::new(common::Recorder::default());
-    let store = waypost_store::Store::with_memory(common::INSPECTOR, recorder, 3);
+    let recorder = std::sync::Arc::new(crate::common::Recorder::default());
+    let store = waypost_store::Store::with_memory(crate::common::INSPECTOR, recorder, 3);
     let mut log = store.writer(SourceSlot::Log).unwrap();
     log.set_config_loaded();
     for cluster in ["a", "b"] {

@@ -1,12 +1,10 @@
 //! Who is told of what, in which order, and that nobody misses anything.
 
 #[cfg(test)]
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use common::Marks;
+use crate::common::Marks;
 use waypost_core::ResourceType::{D2Node, D2Uri};
 use waypost_core::{Interest, ResourceName, ResourceType, Subscriber};
 use waypost_store::Subscribers;

@@ -2,11 +2,11 @@
 //! whatever is then served differently was named to the listener, and nothing if nothing is.
 
 #[cfg(test)]
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::{INSPECTOR, cluster_name, define_cluster, define_service, down, mk_store, up, uri};
+use crate::common::{
+    INSPECTOR, cluster_name, define_cluster, define_service, down, mk_store, up, uri,
+};
 use proptest::prelude::*;
 use waypost_core::{Health, InstanceUri, SourceSlot, StoreInput, Timestamp};
 use waypost_store::{ChangeSet, Store};

@@ -1,13 +1,13 @@
 //! What a statement changes, and that nothing else is said to have changed.
 
 #[cfg(test)]
-mod common;
-
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use common::{cluster_name, define_cluster, define_service, down, mk_store, service_name, up, uri};
+use crate::common::{
+    cluster_name, define_cluster, define_service, down, mk_store, service_name, up, uri,
+};
 use waypost_core::{SourceSlot, Timestamp};
 use waypost_store::{ClusterChange, Inspector, ServiceState, Store};
 
@@ -58,11 +58,11 @@ fn a_heartbeat_is_not_even_looked_into() {
     let inspector = Inspector {
         instance: |value| {
             INSPECTED.set(INSPECTED.get() + 1);
-            (common::INSPECTOR.instance)(value)
+            (crate::common::INSPECTOR.instance)(value)
         },
-        ..common::INSPECTOR
+        ..crate::common::INSPECTOR
     };
-    let store = Store::new(inspector, Arc::new(common::Recorder::default()));
+    let store = Store::new(inspector, Arc::new(crate::common::Recorder::default()));
     let mut log = store.writer(SourceSlot::Log).unwrap();
     log.apply(NOW, [up("c", "h", "h")]);
     assert!(INSPECTED.take() > 0);

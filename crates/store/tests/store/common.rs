@@ -1,11 +1,6 @@
 //! Makers and fakes for tests of the store.
 //!
 //! Announcements are made up: one byte of health (`h`, `d` or `u`), then one byte per D2 partition.
-#![allow(
-    dead_code,
-    clippy::allow_attributes,
-    reason = "each test file is a crate of its own and uses a part of this"
-)]
 
 use std::sync::Arc;
 
