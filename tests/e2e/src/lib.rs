@@ -76,14 +76,14 @@ pub const PROOFS: &[Proof] = &[
         name: "embedded-main-job",
         shows: "grpcio against `waypost dev`: announce, add, weigh, drain, withdraw, crash, restart, kill",
         needs: "Python with grpcio",
-        takes: ("2 min", "1 min"),
+        takes: ("1 min", "40 s"),
         run: |form, figures| Box::pin(embedded_main_job::prove(form, figures)),
     },
     Proof {
         name: "kafka-main-job",
         shows: "Kafka, two Observers behind one name, grpcio: one is killed and no call fails",
         needs: "Apache Kafka, Python with grpcio",
-        takes: ("3 min", "1 min"),
+        takes: ("2 min", "1 min"),
         run: |form, figures| Box::pin(kafka_main_job::prove(form, figures)),
     },
     Proof {
