@@ -44,22 +44,7 @@ pub async fn prove(_form: Form, figures: &mut Figures) -> anyhow::Result<()> {
     figures.step("docs/examples/announce.py announces a server");
     let messages = folder.path().join("messages");
     compile_messages(&messages).await?;
-    let example = source_root().join("docs/examples/announce.py");
-    let mut example_command = Command::new(parts::python(Venv::Kafka)?);
-    example_command
-        .arg(example)
-        .env("PYTHONPATH", &messages)
-        .args(["--ttl", "10"]);
-    let args = [
-        "--kafka",
-        &kafka.bootstrap(),
-        "--cluster",
-        CLUSTER,
-        "--uri",
-        &uri(&names[0]),
-    ];
-    example_command.args(args);
-    let mut example = Process::spawn("announce.py", example_command)?;
+    let mut example = example_announcer(&kafka, &messages, &uri(&names[0]))?;
     look::instances(server.admin(), CLUSTER, 1, SOON).await?;
 
     let file = bootstrap(server.listen(), folder.path()).await?;
@@ -140,6 +125,17 @@ async fn compile_messages(into: &Path) -> anyhow::Result<()> {
     .await?;
     ensure!(done.code() == 0, "{}", done.stderr);
     Ok(())
+}
+
+/// The worked example of docs/announcing.md.
+fn example_announcer(kafka: &KafkaBroker, messages: &Path, uri: &str) -> anyhow::Result<Process> {
+    let mut command = Command::new(parts::python(Venv::Kafka)?);
+    command
+        .arg(source_root().join("docs/examples/announce.py"))
+        .env("PYTHONPATH", messages)
+        .args(["--kafka", &kafka.bootstrap(), "--cluster", CLUSTER])
+        .args(["--uri", uri, "--ttl", "10"]);
+    Process::spawn("announce.py", command)
 }
 
 /// A client in pure Python that keeps the simple contract.
