@@ -1,3 +1,5 @@
+//! What a definition may say, and the document that is made of it.
+
 use super::*;
 
 fn mk_message(kind: pb::definition_input::Kind, name: &str, json: &str) -> pb::DefinitionInput {

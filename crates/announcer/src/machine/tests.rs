@@ -1,3 +1,5 @@
+//! One instance through changes, failures and time; then any interleaving of them.
+
 use proptest::prelude::*;
 use waypost_core::{ClusterName, Health, InstanceUri, Offset, PartitionId};
 

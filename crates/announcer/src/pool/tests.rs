@@ -1,3 +1,5 @@
+//! Many instances on a paused clock, over a log that can go away.
+
 use std::sync::atomic::AtomicUsize;
 
 use async_trait::async_trait;

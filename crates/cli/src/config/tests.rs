@@ -1,3 +1,5 @@
+//! The rules of flags, variables and the file.
+
 use std::path::Path;
 
 use super::*;
