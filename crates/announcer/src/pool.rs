@@ -156,7 +156,7 @@ impl AnnouncerPool {
         if slots_by_key.len() >= INSTANCES_MAX {
             return Err(AnnounceError::Full);
         }
-        if slots_by_key.contains_key(&key) {
+        if slots_by_key.get(&key).is_some_and(|slot| !slot.is_over()) {
             return Err(AnnounceError::Duplicate(key));
         }
         let slot = Arc::new(Slot {
@@ -322,6 +322,12 @@ impl Shared {
 }
 
 impl Slot {
+    /// Its owner let go of it and the log has its last change: the task may not have cleared it away
+    /// yet, but another owner may take the instance.
+    fn is_over(&self) -> bool {
+        self.released.load(Ordering::Acquire) && self.machine.lock().is_finished()
+    }
+
     fn mark_down(self: &Arc<Self>, shared: &Shared) {
         self.touch(shared, |machine, now| machine.mark_down(now));
     }

@@ -230,6 +230,23 @@ async fn an_instance_whose_owner_is_gone_falls_silent_and_its_name_is_free_again
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_instance_that_was_withdrawn_can_be_announced_again_at_once() {
+    let (_sink, pool, mut announcers) = mk_pool(1);
+    let announcer = announcers.remove(0);
+    announcer.mark_down();
+    announcer.settled().await.unwrap();
+    drop(announcer);
+    let again = pool.announce(mk_announcement(1)).unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert!(again.settled().await.unwrap().is_settled());
+    assert_eq!(
+        pool.len(),
+        1,
+        "the task cleared the new one away with the old"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_task_ends_with_its_last_handle_once_withdrawals_are_written() {
     let sink = Arc::new(FakeSink::default());
     let (pool, driver) = AnnouncerPool::new(Arc::clone(&sink) as _, PoolOptions::default());
