@@ -157,16 +157,21 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Announces an instance and waits until it is served.
+    /// Announces an instance, or announces it again, and waits until it is served.
     async fn announce(&mut self, cluster: &str, host: &str) -> anyhow::Result<()> {
-        let uri = InstanceUri::parse(&format!("grpc://{host}:80"))?;
-        let mut announcement = Announcement::new(ClusterName::parse(cluster)?, uri, Timestamp(0));
-        announcement.heartbeat = HEARTBEAT;
-        announcement.ttl = TTL * 3;
-        let announcer = self.pool.announce(announcement)?;
+        let key = (cluster.to_owned(), host.to_owned());
+        if !self.announcers.contains_key(&key) {
+            let uri = InstanceUri::parse(&format!("grpc://{host}:80"))?;
+            let cluster = ClusterName::parse(cluster)?;
+            let mut announcement = Announcement::new(cluster, uri, Timestamp(0));
+            announcement.heartbeat = HEARTBEAT;
+            announcement.ttl = TTL * 3;
+            self.announcers
+                .insert(key.clone(), self.pool.add(announcement)?);
+        }
+        let announcer = self.announcers.get(&key).context("no such instance")?;
+        announcer.mark_up();
         announcer.judged().await?;
-        self.announcers
-            .insert((cluster.to_owned(), host.to_owned()), announcer);
         Ok(())
     }
 
@@ -180,10 +185,8 @@ impl Stage {
     }
 
     /// Withdraws an instance, once the log has it.
-    async fn withdraw(&mut self, cluster: &str, host: &str) -> anyhow::Result<()> {
-        let announcer = self
-            .announcers
-            .remove(&(cluster.to_owned(), host.to_owned()));
+    async fn withdraw(&self, cluster: &str, host: &str) -> anyhow::Result<()> {
+        let announcer = self.announcers.get(&(cluster.to_owned(), host.to_owned()));
         let announcer = announcer.context("no such instance")?;
         announcer.mark_down();
         announcer.settled().await?;
