@@ -269,7 +269,7 @@ impl Ingest {
             return Ok(());
         };
         for failures_in_a_row in 0_u32.. {
-            match check().await {
+            match self.answering_until(check()).await {
                 Err(error) if error.is_transient() => {
                     self.freshness
                         .on_away(Topic::Announcements, error.to_string());
@@ -281,9 +281,21 @@ impl Ingest {
                     return done;
                 }
             }
-            tokio::time::sleep(pause_after(failures_in_a_row)).await;
+            let pause = tokio::time::sleep(pause_after(failures_in_a_row));
+            self.answering_until(pause).await;
         }
         Ok(())
+    }
+
+    /// Waits for `work`, and meanwhile answers who asks how things stand.
+    async fn answering_until<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return done,
+                Some(question) = self.questions_rx.recv() => self.answer(question),
+            }
+        }
     }
 
     /// An error that no waiting mends, before anything is served, ends the Observer. Afterwards it

@@ -158,6 +158,19 @@ async fn a_log_that_is_set_up_wrongly_ends_the_observer_with_the_command_that_me
     );
 }
 
+/// A Kafka that hangs is the moment at which operators ask what is going on.
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_log_is_checked_the_observer_says_how_things_stand() {
+    let check = Box::new(|| Box::pin(std::future::pending()) as _);
+    let observer = Observer::new(mk_settings(), Arc::new(mk_log(1)))
+        .with_start_check(check)
+        .start()
+        .await
+        .unwrap();
+    let status: Status = get_json(&observer, "/api/v1/status").await;
+    assert!(!status.ready && !status.pending.is_empty(), "{status:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_port_in_use_is_an_error_that_names_it_and_the_flag() {
     let log = mk_log(1);

@@ -24,6 +24,11 @@ pub(super) const UNANSWERED_MAX: u32 = 2;
 /// meanwhile, so a partition without a leader must not hold up the others for long.
 pub(super) const BOUNDS_ANSWER_MAX: Duration = Duration::from_millis(500);
 
+/// How long a broker holds back a fetch that finds nothing new. It serves one request of a connection
+/// after the other, so questions for bounds wait behind that fetch: with librdkafka's default of
+/// 500 ms those about a silent log ran out of time, and no Observer of it ever became ready.
+pub(super) const FETCH_WAIT_MAX: Duration = Duration::from_millis(100);
+
 /// How long a partition whose bounds could not be had several times is left alone: one in twenty of
 /// the reader's time at most goes into waiting for it.
 pub(super) const BOUNDS_RETRY_INTERVAL_MAX: Duration = Duration::from_secs(10);
@@ -84,3 +89,4 @@ pub(super) const DEFINITION_WIRE_BYTES_MAX: usize = 2 * 1024 * 1024;
 const _: () = assert!(ANNOUNCEMENT_BYTES_MAX + RECORD_OVERHEAD_BYTES_MAX < BATCH_WIRE_BYTES_MAX);
 const _: () = assert!(DEFINITION_BYTES_MAX + RECORD_OVERHEAD_BYTES_MAX < DEFINITION_WIRE_BYTES_MAX);
 const _: () = assert!(DEFINITION_WIRE_BYTES_MAX < FETCH_BYTES_MAX);
+const _: () = assert!(2 * FETCH_WAIT_MAX.as_millis() < BOUNDS_ANSWER_MAX.as_millis());

@@ -129,7 +129,7 @@ fn read_line(line: &str) -> Result<(&str, &str), String> {
 }
 
 /// What Waypost decides itself, and why.
-const RULES: [(&str, &str); 23] = [
+const RULES: [(&str, &str); 24] = [
     ("bootstrap.servers", BROKERS),
     ("metadata.broker.list", BROKERS),
     ("acks", DURABLE),
@@ -151,6 +151,10 @@ const RULES: [(&str, &str); 23] = [
     ("queue.buffering.max.kbytes", SIZES),
     ("queued.max.messages.kbytes", SIZES),
     ("fetch.max.bytes", SIZES),
+    (
+        "fetch.wait.max.ms",
+        "questions for the end of the log wait behind a fetch that is held back",
+    ),
     (
         "allow.auto.create.topics",
         "topics need the settings that `waypost topics create` gives them",

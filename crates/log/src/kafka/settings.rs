@@ -137,6 +137,7 @@ impl KafkaSettings {
                 limits::FETCHED_KIBIBYTES_MAX.to_string(),
             ),
             ("fetch.max.bytes", limits::FETCH_BYTES_MAX.to_string()),
+            ("fetch.wait.max.ms", millis(limits::FETCH_WAIT_MAX)),
             (
                 "fetch.message.max.bytes",
                 limits::DEFINITION_WIRE_BYTES_MAX.to_string(),

@@ -6,8 +6,9 @@ use waypost_core::port::{AnnouncementLog as _, LogError};
 use waypost_core::record::Topic;
 use waypost_log::kafka::topics::{self, Finding, Outcome, Severity, TopicsSpec};
 use waypost_log::kafka::{KafkaLog, KafkaSettings};
+use waypost_testkit::wait::eventually;
 
-use crate::support::{broker, fresh_settings};
+use crate::support::{DEADLINE, broker, fresh_settings};
 
 fn admin(settings: &KafkaSettings) -> AdminClient<DefaultClientContext> {
     let mut config = rdkafka::ClientConfig::new();
@@ -49,6 +50,20 @@ async fn what_create_makes_check_accepts_and_a_second_create_leaves_alone() {
     }
 }
 
+/// A broker learns of a topic a moment after its controller made it.
+async fn until_known(settings: &KafkaSettings, names: &[String]) {
+    let known = || async {
+        let client = admin(settings);
+        let all = client.inner().fetch_metadata(None, DEADLINE)?;
+        let is_known = |name: &String| all.topics().iter().any(|t| t.name() == name);
+        anyhow::ensure!(names.iter().all(is_known), "not yet");
+        Ok(())
+    };
+    eventually("the broker knows the topics", DEADLINE, known)
+        .await
+        .unwrap();
+}
+
 #[tokio::test]
 async fn each_mistake_is_found_with_the_command_that_mends_it() {
     let broker = broker().await;
@@ -64,6 +79,7 @@ async fn each_mistake_is_found_with_the_command_that_mends_it() {
     made.unwrap()
         .into_iter()
         .for_each(|topic| drop(topic.unwrap()));
+    until_known(&settings, &names).await;
 
     let findings = topics::check(&settings, &TopicsSpec::development())
         .await
@@ -100,6 +116,20 @@ async fn each_mistake_is_found_with_the_command_that_mends_it() {
     assert_eq!(
         (copies.actual.as_str(), copies.severity),
         ("1", Severity::Risks)
+    );
+    // What is meant for our own command line names its flags as they are (docs/cli.md).
+    let ours = format!(
+        "--kafka {} --topic-prefix {}",
+        settings.brokers(),
+        settings.topic_prefix()
+    );
+    let missing = find(&with_copies, "control", "topic");
+    assert_eq!(
+        [&missing.command, &copies.command],
+        [
+            &format!("waypost topics create {ours} --replication 3"),
+            &format!("waypost topics check {ours} --development  # 1 broker(s)"),
+        ]
     );
 
     // The commands are Kafka's own, and they do mend it.
@@ -153,7 +183,7 @@ async fn a_topic_that_does_not_exist_is_named_with_the_command_that_creates_it()
     }
     let all = admin(&settings)
         .inner()
-        .fetch_metadata(None, crate::support::DEADLINE)
+        .fetch_metadata(None, DEADLINE)
         .unwrap();
     let made = all
         .topics()

@@ -26,7 +26,7 @@ impl<'a> Advice<'a> {
 
     pub(super) fn missing(&self, topic: Topic, spec: TopicsSpec) -> Finding {
         let copies = match spec.durability {
-            Durability::Replicated(copies) => format!(" --replication-factor {copies}"),
+            Durability::Replicated(copies) => format!(" --replication {copies}"),
             Durability::Development => " --development".to_owned(),
         };
         self.finding(topic, "topic", "missing".to_owned(), "there".to_owned())
@@ -138,7 +138,9 @@ impl<'a> Advice<'a> {
         let name = self.settings.topic_name(topic);
         if self.brokers.len() < wanted {
             return format!(
-                "waypost topics check --development  # {} broker(s)",
+                "waypost topics check --kafka {} --topic-prefix {} --development  # {} broker(s)",
+                self.settings.brokers(),
+                self.settings.topic_prefix(),
                 self.brokers.len()
             );
         }
