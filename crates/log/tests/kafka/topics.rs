@@ -50,6 +50,21 @@ async fn what_create_makes_check_accepts_and_a_second_create_leaves_alone() {
     }
 }
 
+/// Topic, setting, and what Kafka makes of it unless told otherwise (or as the test made it).
+const MISTAKES: [(&str, &str, &str); 11] = [
+    ("announcements", "cleanup.policy", "delete"),
+    ("announcements", "message.timestamp.type", "CreateTime"),
+    ("announcements", "min.compaction.lag.ms", "0"),
+    ("announcements", "segment.ms", "604800000"),
+    ("announcements", "segment.bytes", "1073741824"),
+    ("announcements", "min.cleanable.dirty.ratio", "0.5"),
+    ("config", "cleanup.policy", "compact,delete"),
+    ("config", "max.message.bytes", "1048588"),
+    ("config", "partitions", "2"),
+    ("config", "min.insync.replicas", "2"),
+    ("control", "topic", "missing"),
+];
+
 /// A broker learns of a topic a moment after its controller made it.
 async fn until_known(settings: &KafkaSettings, names: &[String]) {
     let known = || async {
@@ -84,20 +99,7 @@ async fn each_mistake_is_found_with_the_command_that_mends_it() {
     let findings = topics::check(&settings, &TopicsSpec::development())
         .await
         .unwrap();
-    let expected = [
-        ("announcements", "cleanup.policy", "delete"),
-        ("announcements", "message.timestamp.type", "CreateTime"),
-        ("announcements", "min.compaction.lag.ms", "0"),
-        ("announcements", "segment.ms", "604800000"),
-        ("announcements", "segment.bytes", "1073741824"),
-        ("announcements", "min.cleanable.dirty.ratio", "0.5"),
-        ("config", "cleanup.policy", "compact,delete"),
-        ("config", "max.message.bytes", "1048588"),
-        ("config", "partitions", "2"),
-        ("config", "min.insync.replicas", "2"),
-        ("control", "topic", "missing"),
-    ];
-    for (topic, setting, actual) in expected {
+    for (topic, setting, actual) in MISTAKES {
         let finding = find(&findings, topic, setting);
         assert_eq!(finding.actual, actual, "{finding}");
         assert_eq!(finding.severity, Severity::Breaks, "{finding}");
