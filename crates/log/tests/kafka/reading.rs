@@ -159,16 +159,15 @@ async fn a_position_below_the_beginning_is_out_of_range_and_the_beginning_is_rea
 /// Observer of a log that nobody has announced in would wait for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_a_silent_log_ends_is_said_again_and_again() {
-    const PARTITIONS: usize = 8;
     let log = fresh_log(broker().await, 8).await;
     let mut follower = Follower::open(&*log, Topic::Announcements).await;
     follower.until_caught_up(8).await;
-    let mut said = [0; PARTITIONS];
-    read_until(&mut follower, "three ends of each partition", |event| {
+    let mut said = [0; 8];
+    read_until(&mut follower, "five ends of each partition", |event| {
         if let ReadEvent::Bounds { partition, .. } = event {
             said[partition.0 as usize] += 1;
         }
-        said.iter().all(|times| *times >= 3).then_some(())
+        said.iter().all(|times| *times >= 5).then_some(())
     })
     .await;
 }
