@@ -55,7 +55,7 @@ pub(crate) struct Machine {
     seq: u64,
     /// What the log acknowledged last.
     acknowledged: Option<Version>,
-    in_flight: Option<Version>,
+    in_flight: Option<InFlight>,
     progress: Progress,
     trouble: Option<String>,
     /// Its owner is gone; nothing is announced any more.
@@ -68,6 +68,13 @@ pub(crate) struct Machine {
 struct Version {
     seq: u64,
     has_birth: bool,
+}
+
+/// A record that is under way.
+#[derive(Clone, Copy, Debug)]
+struct InFlight {
+    version: Version,
+    sent_at: Duration,
 }
 
 impl Machine {
@@ -192,7 +199,7 @@ impl Machine {
 
     /// The log has the record that was under way.
     pub(crate) fn acknowledged(&mut self, appended: Appended, now: Duration) {
-        let Some(version) = self.in_flight.take() else {
+        let Some(InFlight { version, sent_at }) = self.in_flight.take() else {
             return;
         };
         self.acknowledged = Some(version);
@@ -206,7 +213,9 @@ impl Machine {
             self.schedule.stop();
         } else if self.is_stated() {
             match self.wanted {
-                Wanted::Up => self.schedule.beat_after(now),
+                // Counted from when it was sent: a process that was stopped meanwhile reads an old
+                // answer, and its instance may have been taken for dead since.
+                Wanted::Up => self.schedule.beat_after(sent_at),
                 Wanted::Down => self.schedule.stop(),
             }
         } else {
@@ -216,7 +225,7 @@ impl Machine {
 
     /// The record that was under way was not acknowledged; it may have been written all the same.
     pub(crate) fn failed(&mut self, error: &SinkError, now: Duration) {
-        let Some(version) = self.in_flight.take() else {
+        let Some(InFlight { version, .. }) = self.in_flight.take() else {
             return;
         };
         self.trouble = Some(error.to_string());
@@ -273,7 +282,10 @@ impl Machine {
             .birth
             .is_none()
             .then(|| millis(now.saturating_sub(first_attempt)));
-        self.in_flight = Some(version);
+        self.in_flight = Some(InFlight {
+            version,
+            sent_at: now,
+        });
         InstanceRecord {
             key: self.key.clone(),
             value: self.value.clone(),

@@ -116,6 +116,7 @@ impl Agent {
             .args(["--to", &gateway.to_string()])
             .args(flags)
             .stderr(Stdio::piped())
+            .stdout(Stdio::null())
             .stdin(Stdio::null());
         if !command.is_empty() {
             process.arg("--").args(command);
@@ -156,7 +157,15 @@ impl Agent {
 }
 
 impl Drop for Agent {
+    /// Its command gets the second signal at once; who does not end on that is killed.
     fn drop(&mut self) {
+        for _ in 0..200 {
+            match self.child.try_wait() {
+                Ok(None) => self.signal(Signal::TERM),
+                _ => return,
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -194,12 +203,13 @@ fn when_withdrawn(requests: &Requests) -> Option<Instant> {
     found.map(|(at, _)| *at)
 }
 
-/// A shell that notes a signal in a file and then ends with code 7. It says when it is ready for it.
+/// A shell that notes a signal in a file and then ends with code 7. It says when it is ready for it,
+/// and ends by itself after a minute, so that a test that fails leaves nothing behind.
 fn mk_command(folder: &Path, signal: &str) -> (Vec<String>, PathBuf) {
     let file = folder.join("signalled");
     let ready = folder.join("ready");
     let script = format!(
-        "trap 'echo {signal} > {}; exit 7' {signal}; echo > {}; while :; do sleep 0.05; done",
+        "trap 'echo {signal} > {}; exit 7' {signal}; echo > {}; for i in $(seq 1200); do sleep 0.05; done",
         file.display(),
         ready.display()
     );
@@ -266,7 +276,7 @@ async fn other_signals_are_passed_on_and_end_nothing() {
     let file = folder.path().join("reloaded");
     let ready = folder.path().join("ready");
     let script = format!(
-        "trap 'echo > {}' HUP; echo > {}; while :; do sleep 0.05; done",
+        "trap 'echo > {}' HUP; echo > {}; for i in $(seq 1200); do sleep 0.05; done",
         file.display(),
         ready.display()
     );
@@ -277,10 +287,6 @@ async fn other_signals_are_passed_on_and_end_nothing() {
     eventually("reloaded", || file.exists()).await;
     assert!(agent.child.try_wait().unwrap().is_none());
     assert_eq!(when_withdrawn(&requests), None);
-    // Leave no shell behind.
-    agent.signal(Signal::TERM);
-    agent.signal(Signal::TERM);
-    agent.exit().await;
 }
 
 #[tokio::test]
@@ -341,6 +347,27 @@ async fn it_waits_for_its_health_check_and_later_failures_change_health_only() {
     agent.signal(Signal::TERM);
     assert_eq!(agent.exit().await.code(), Some(0));
     assert!(when_withdrawn(&requests).is_some());
+}
+
+#[tokio::test]
+async fn an_agent_that_was_stopped_announces_itself_again_when_it_continues() {
+    let (gateway, requests) = start_gateway().await;
+    let agent = Agent::start(gateway, &["--heartbeat", "3s", "--ttl", "10s"], &[]);
+    // The announcement, and the second one that carries the birth.
+    eventually("announced twice", || kinds(&requests).len() >= 2).await;
+    agent.wait_until_it_says("served: an Observer serves").await;
+    agent.signal(Signal::STOP);
+    sleep(Duration::from_secs(4)).await;
+    let before = requests.lock().unwrap().clone();
+    agent.signal(Signal::CONT);
+    eventually("a beat", || kinds(&requests).len() > before.len()).await;
+    let (_, last) = before.last().unwrap();
+    let (_, next) = requests.lock().unwrap()[before.len()].clone();
+    assert_eq!(
+        (next.id, next.birth_ms, next.seq),
+        (last.id, last.birth_ms, last.seq)
+    );
+    assert_eq!(next.announcement, last.announcement);
 }
 
 #[tokio::test]

@@ -187,6 +187,19 @@ fn a_process_that_slept_past_its_ttl_announces_itself_again_at_once() {
 }
 
 #[test]
+fn an_answer_that_a_process_reads_after_a_long_sleep_is_no_beat_of_now() {
+    let (mut machine, _) = mk_announced();
+    let now = expect_at(&mut machine, ms(20));
+    expect_write(&mut machine, now);
+    let awake = now + Duration::from_secs(3600);
+    machine.acknowledged(mk_appended(None), awake);
+    assert_eq!(
+        expect_write(&mut machine, awake).delivery,
+        Delivery::Heartbeat
+    );
+}
+
+#[test]
 fn a_verdict_is_asked_for_until_an_observer_serves_the_change() {
     let (mut machine, announced) = mk_announced();
     assert!(announced.wants_verdict);
