@@ -308,8 +308,10 @@ where
 {
     // Small responses must not wait for the acknowledgement of the one before.
     let _ = socket.set_nodelay(true);
-    let first_byte = tokio::time::timeout(limits::FIRST_BYTE_TIMEOUT, socket.readable());
-    if !matches!(first_byte.await, Ok(Ok(()))) {
+    // A look, since a socket that is new counts as readable until the first try.
+    let mut first_byte = [0];
+    let heard = tokio::time::timeout(limits::FIRST_BYTE_TIMEOUT, socket.peek(&mut first_byte));
+    if !matches!(heard.await, Ok(Ok(1..))) {
         return;
     }
     let executor = ConnectionExecutor::default();
