@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use bytes::Bytes;
 
+use crate::config::Replaces;
 use crate::partition::PartitionId;
 use crate::time::{LogTime, Timestamp};
 
@@ -27,6 +28,9 @@ impl fmt::Display for Offset {
 }
 
 impl Offset {
+    /// Below every offset: what was never read in this log.
+    pub const NONE: Self = Self(-1);
+
     /// The position after this one.
     #[must_use]
     pub fn next(self) -> Self {
@@ -179,6 +183,8 @@ pub struct Headers {
     pub time: Option<LogTime>,
     /// `waypost-keeper`.
     pub keeper: Option<KeeperId>,
+    /// `waypost-replaces`: what a record of the config topic replaces.
+    pub replaces: Option<Replaces>,
 }
 
 /// A header that cannot be read. The record that carries it is rejected alone.
@@ -227,6 +233,10 @@ impl Headers {
                 self.time = Some(LogTime(parse_count("waypost-time", value, NUMBER)?));
             }
             "waypost-keeper" => self.keeper = Some(parse("waypost-keeper", value, HEX)?),
+            "waypost-replaces" => {
+                const EXPECTED: &str = "OFFSET:LOGID, OFFSET or none";
+                self.replaces = Some(parse("waypost-replaces", value, EXPECTED)?);
+            }
             _ => {}
         }
         Ok(())
@@ -264,6 +274,7 @@ impl Headers {
         );
         push("waypost-time", self.time.map(|v| v.0.to_string()));
         push("waypost-keeper", self.keeper.map(|v| v.to_string()));
+        push("waypost-replaces", self.replaces.map(|v| v.to_string()));
         pairs
     }
 }
@@ -429,6 +440,7 @@ mod tests {
             }),
             time: Some(LogTime(6)),
             keeper: Some(KeeperId(8)),
+            replaces: Some(Replaces::Nothing),
         };
         let pairs = headers.to_pairs();
         let pairs: Vec<_> = pairs.iter().map(|(n, v)| (*n, v.as_str())).collect();
@@ -452,6 +464,7 @@ mod tests {
             ("waypost-evidence", "some"),
             ("waypost-prev", "5"),
             ("waypost-time", "now"),
+            ("waypost-replaces", "-1"),
         ];
         for (name, value) in cases {
             let error = read(&[(name, value)]).expect_err(name);

@@ -159,6 +159,17 @@ impl GoneCause {
     }
 }
 
+/// Whether this log has said that an instance lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Confirmation {
+    /// An announcement of it was read in this log.
+    #[default]
+    Confirmed,
+    /// It is known from the log that was here before this one was made anew or cut. Any announcement
+    /// confirms it; otherwise it leaves once its time-to-live has passed.
+    Unconfirmed,
+}
+
 /// Who an announcement or withdrawal is from, as far as order goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Life {
@@ -280,6 +291,9 @@ pub enum VoidReason {
     /// Evidence `none` acts on unconfirmed instances only.
     #[error("void expire: it carries no evidence and the instance is confirmed")]
     Confirmed,
+    /// An unconfirmed instance leaves by evidence `none` only.
+    #[error("void expire: it carries evidence and the instance is not confirmed by this log yet")]
+    Unconfirmed,
     /// A burial of something that was announced again.
     #[error("void burial: announced again at offset {0}, after its evidence")]
     BuriedTooLate(Offset),
@@ -297,6 +311,7 @@ impl VoidReason {
             Self::ImpossibleEvidence => "impossible_evidence",
             Self::TooYoung { .. } => "too_young",
             Self::Confirmed => "confirmed",
+            Self::Unconfirmed => "unconfirmed",
             Self::BuriedTooLate(_) => "buried_too_late",
             Self::OtherLog(_) => "other_log",
         }

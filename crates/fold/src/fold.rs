@@ -9,6 +9,7 @@ use waypost_core::{InstanceKey, Offset, PartitionId, Record, RecordKind, Topic};
 
 use crate::clock::{Mark, PartitionClock};
 use crate::copies;
+use crate::digest::{self, BucketPage, PartitionDigests};
 use crate::event::{FoldEvent, Outcome, RejectReason};
 use crate::key_state::KeyState;
 use crate::key_table::{ClusterNames, KeyParts};
@@ -159,9 +160,10 @@ impl Fold {
             log_time: clock.log_time(),
             last_tick: clock.last_tick(),
             live: fold.live(),
+            unconfirmed: fold.unconfirmed(),
             gone: fold.gone(),
             overdue: fold.overdue_count(),
-            digest: fold.digest(),
+            digest: fold.digests().now(),
         })
     }
 
@@ -169,6 +171,33 @@ impl Fold {
     pub fn partitions(&self) -> impl Iterator<Item = PartitionView> {
         let ids = self.partitions.iter().map(|partition| partition.id);
         ids.filter_map(|id| self.find_partition(id))
+    }
+
+    /// The digests of one partition, now and at its last ticks.
+    #[must_use]
+    pub fn find_digests(&self, partition: PartitionId) -> Option<&PartitionDigests> {
+        let fold = self.partitions.get(partition.0 as usize)?;
+        Some(fold.digests())
+    }
+
+    /// At most about `keys_max` of the live keys of one bucket, those whose hash is above `after`.
+    /// Looks at every key of the partition: for people who compare, not for every second.
+    #[must_use]
+    pub fn find_bucket(
+        &self,
+        partition: PartitionId,
+        bucket: usize,
+        after: Option<u64>,
+        keys_max: usize,
+    ) -> Option<BucketPage> {
+        let (fold, clock) = self.pair(partition)?;
+        let (keys, next) = digest::cut(fold.digested_keys(bucket, after), keys_max);
+        Some(BucketPage {
+            partition,
+            position: clock.position(),
+            keys,
+            next,
+        })
     }
 
     /// How many records had which outcome.
@@ -311,6 +340,7 @@ impl Fold {
             value: live.value.clone(),
             refusal: state.refused.as_ref().map(|r| r.refusal.clone()),
             wrong_partition: state.stray,
+            confirmation: live.confirmation,
         })
     }
 }

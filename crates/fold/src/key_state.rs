@@ -8,7 +8,8 @@ use waypost_core::{InstanceKey, Offset, Timestamp};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::clock::{Mark, PartitionClock};
-use crate::event::{Life, Refusal};
+use crate::digest::{DigestedKey, KeyDigest};
+use crate::event::{Confirmation, Life, Refusal};
 use crate::key_table::KeyParts;
 use crate::partition_fold::{Accepted, NewContent};
 use crate::wheel::QueuedAt;
@@ -42,6 +43,7 @@ pub(crate) struct Live {
     pub(crate) ttl_ms: u32,
     pub(crate) queued_at: QueuedAt,
     pub(crate) overdue: bool,
+    pub(crate) confirmation: Confirmation,
 }
 
 /// A key that was withdrawn.
@@ -89,12 +91,30 @@ impl Live {
             ttl_ms: 0,
             queued_at: QueuedAt::default(),
             overdue: false,
+            confirmation: Confirmation::Confirmed,
         };
         live.accept(accepted, Some(content));
         live
     }
 
+    /// What was announced in a log that is gone; `at` says since when it waits to be confirmed.
+    pub(crate) fn unconfirmed(life: Life, value: Bytes, ttl_ms: u32, at: Place) -> Self {
+        Self {
+            life,
+            value_hash: xxh3_64(&value),
+            value,
+            offset: at.offset,
+            append_time: at.append_time,
+            mark: at.mark,
+            ttl_ms,
+            queued_at: QueuedAt::default(),
+            overdue: false,
+            confirmation: Confirmation::Unconfirmed,
+        }
+    }
+
     pub(crate) fn accept(&mut self, accepted: Accepted, content: Option<NewContent<'_>>) {
+        self.confirmation = Confirmation::Confirmed;
         self.life = accepted.life;
         self.offset = accepted.place.offset;
         self.append_time = accepted.place.append_time;
@@ -158,13 +178,14 @@ impl KeyState {
     }
 
     /// This key's part of its partition's digest: of its order data and content, if it is live.
-    pub(crate) fn digest(&self) -> u64 {
+    pub(crate) fn digest(&self) -> KeyDigest {
         let Some(live) = self.live() else {
-            return 0;
+            return KeyDigest::default();
         };
+        let key_hash = KeyParts::of(&self.key).hash();
         let mut words = [0_u8; 48];
         let parts = [
-            KeyParts::of(&self.key).hash(),
+            key_hash,
             live.value_hash,
             u64::from(live.life.id.is_some()),
             live.life.id.map_or(0, |id| id.0),
@@ -174,7 +195,22 @@ impl KeyState {
         for (word, part) in words.chunks_exact_mut(8).zip(parts) {
             word.copy_from_slice(&part.to_le_bytes());
         }
-        xxh3_64(&words)
+        KeyDigest {
+            key_hash,
+            value: xxh3_64(&words),
+        }
+    }
+
+    /// What [`KeyState::digest`] is made of; `None` for what is in no digest.
+    pub(crate) fn digested(&self) -> Option<DigestedKey> {
+        let live = self.live()?;
+        Some(DigestedKey {
+            key: self.key.clone(),
+            key_hash: KeyParts::of(&self.key).hash(),
+            life: live.life,
+            content: live.value_hash,
+            offset: live.last().offset,
+        })
     }
 
     /// Who is accepted is not refused any more.

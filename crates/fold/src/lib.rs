@@ -36,6 +36,7 @@
 pub mod clock;
 mod config_fold;
 mod copies;
+mod digest;
 mod event;
 mod fold;
 mod keeper;
@@ -52,8 +53,10 @@ mod view;
 mod wheel;
 
 pub use config_fold::{ConfigFold, ControlFold, Held};
+pub use digest::{BucketDigests, BucketPage, DigestedKey, PartitionDigests, bucket_of};
 pub use event::{
-    FoldEvent, GoneCause, Life, Outcome, Refusal, RefusalReason, RejectReason, Tick, VoidReason,
+    Confirmation, FoldEvent, GoneCause, Life, Outcome, Refusal, RefusalReason, RejectReason, Tick,
+    VoidReason,
 };
 pub use fold::{Fold, FoldSettings};
 pub use keeper::{Access, Keeper, KeeperSettings, Logs, Role};

@@ -3,12 +3,13 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use waypost_core::{InstanceKey, LogTime, Offset, PartitionId};
+use waypost_core::record::Evidence;
+use waypost_core::{InstanceKey, LogTime, Offset, PartitionId, Timestamp};
 
 use crate::clock::{Mark, PartitionClock};
-use crate::event::Life;
+use crate::event::{Confirmation, Life};
 use crate::key_state::{Burial, Gone, KeyState, Live, Place, Refused, Standing};
-use crate::key_table::{ClusterNames, KeyTable, Slot};
+use crate::key_table::{ClusterNames, KeyParts, KeyTable, Slot};
 use crate::limits::GONE_KEYS_MAX;
 use crate::wheel::Wheel;
 
@@ -26,8 +27,10 @@ pub(crate) struct PartitionFold {
     /// Keys that belong to another partition.
     strays: BTreeSet<InstanceKey>,
     live: usize,
+    /// Of those, the unconfirmed ones.
+    unconfirmed: usize,
     gone: usize,
-    digest: u64,
+    digests: PartitionDigests,
 }
 
 /// A key that is not in the table yet.
@@ -45,8 +48,8 @@ pub struct Overdue {
     pub key: InstanceKey,
     /// Its order data, for the expire.
     pub life: Life,
-    /// Offset of the last announcement read for it, accepted or refused.
-    pub evidence: Offset,
+    /// The last announcement read for it, accepted or refused; `None` if it is unconfirmed.
+    pub evidence: Evidence,
     /// Its time-to-live, milliseconds.
     pub ttl_ms: i64,
     /// Log time since its last accepted announcement at the moment asked about, milliseconds.
@@ -95,13 +98,18 @@ impl PartitionFold {
             gone_order: VecDeque::new(),
             strays: BTreeSet::new(),
             live: 0,
+            unconfirmed: 0,
             gone: 0,
-            digest: 0,
+            digests: PartitionDigests::default(),
         }
     }
 
     pub(crate) fn live(&self) -> usize {
         self.live
+    }
+
+    pub(crate) fn unconfirmed(&self) -> usize {
+        self.unconfirmed
     }
 
     pub(crate) fn gone(&self) -> usize {
@@ -112,8 +120,17 @@ impl PartitionFold {
         self.overdue.len()
     }
 
-    pub(crate) fn digest(&self) -> u64 {
-        self.digest
+    pub(crate) fn digests(&self) -> &PartitionDigests {
+        &self.digests
+    }
+
+    /// Live keys of one bucket whose hash is above `after`, in no order.
+    pub(crate) fn digested_keys(&self, bucket: usize, after: Option<u64>) -> Vec<DigestedKey> {
+        let digested = self.keys.iter().filter_map(KeyState::digested);
+        digested
+            .filter(|key| bucket_of(key.key_hash) == bucket)
+            .filter(|key| after.is_none_or(|after| key.key_hash > after))
+            .collect()
     }
 
     /// Keys that belong to another partition.
@@ -135,7 +152,12 @@ impl PartitionFold {
             (age_ms >= ttl_ms).then(|| Overdue {
                 key: state.key.clone(),
                 life: live.life,
-                evidence: state.last_read().unwrap_or(live.last()).offset,
+                evidence: match live.confirmation {
+                    Confirmation::Confirmed => {
+                        Evidence::At(state.last_read().unwrap_or(live.last()).offset)
+                    }
+                    Confirmation::Unconfirmed => Evidence::None,
+                },
                 ttl_ms,
                 age_ms,
                 contested: state.is_contested(clock, live.ttl_ms),
@@ -172,7 +194,7 @@ impl PartitionFold {
         if let Some(slot) = self.insert(key, Standing::Live(live)) {
             self.live += 1;
             self.enqueue(slot, log_time);
-            self.digest = self.digest.wrapping_add(self.digest_of(slot));
+            self.digests.add(self.digest_of(slot));
         }
     }
 
@@ -188,6 +210,36 @@ impl PartitionFold {
         if let Some(slot) = self.insert(key, Standing::Gone(gone)) {
             self.gone += 1;
             self.remember_gone(slot, since, names);
+        }
+    }
+
+    /// An instance of the log that was here before: it stands, whatever this log has said of it, and
+    /// waits to be confirmed from now on.
+    pub(crate) fn insert_unconfirmed(&mut self, key: NewKey, old: &Live, clock: &PartitionClock) {
+        let at = Place {
+            offset: Offset::NONE,
+            append_time: clock.last_append().unwrap_or(Timestamp(0)),
+            mark: clock.mark(),
+        };
+        let live = Live::unconfirmed(old.life, old.value.clone(), old.ttl_ms, at);
+        let slot = match self.keys.find(KeyParts::of(&key.key)) {
+            None => self.insert(key, Standing::Live(live)),
+            Some(slot) => {
+                let state = self.keys.get_mut(slot).filter(|s| s.live().is_none());
+                let Some(state) = state else {
+                    return;
+                };
+                state.standing = Standing::Live(live);
+                state.refused = None;
+                self.burials_due.remove(&slot);
+                self.gone -= 1;
+                Some(slot)
+            }
+        };
+        if let Some(slot) = slot {
+            self.live += 1;
+            self.unconfirmed += 1;
+            self.enqueue(slot, clock.log_time());
         }
     }
 
@@ -208,7 +260,7 @@ impl PartitionFold {
         self.gone -= 1;
         self.live += 1;
         self.enqueue(slot, log_time);
-        self.digest = self.digest.wrapping_add(self.digest_of(slot));
+        self.digests.add(self.digest_of(slot));
     }
 
     /// A live key is announced again; `content` is `None` for the same bytes.
@@ -222,12 +274,22 @@ impl PartitionFold {
         let Some(state) = self.keys.get_mut(slot) else {
             return;
         };
-        let unchanged = content.is_none() && state.life() == accepted.life;
-        let before = if unchanged { 0 } else { state.digest() };
+        let confirmed = |live: &Live| live.confirmation == Confirmation::Confirmed;
+        let unchanged = content.is_none()
+            && state.life() == accepted.life
+            && state.live().is_some_and(confirmed);
+        let before = if unchanged {
+            KeyDigest::default()
+        } else {
+            state.digest()
+        };
         state.forget_refusal_of(accepted.life);
         let Some(live) = state.live_mut() else {
             return;
         };
+        if live.confirmation == Confirmation::Unconfirmed {
+            self.unconfirmed -= 1;
+        }
         let was_overdue = std::mem::take(&mut live.overdue);
         let ttl_before = live.ttl_ms;
         live.accept(accepted, content);
@@ -239,8 +301,8 @@ impl PartitionFold {
             self.enqueue(slot, log_time);
         }
         if !unchanged {
-            let after = self.digest_of(slot);
-            self.digest = self.digest.wrapping_sub(before).wrapping_add(after);
+            self.digests.subtract(before);
+            self.digests.add(self.digest_of(slot));
         }
     }
 
@@ -252,10 +314,13 @@ impl PartitionFold {
         since: Mark,
         names: &mut ClusterNames,
     ) {
-        self.digest = self.digest.wrapping_sub(self.digest_of(slot));
+        self.digests.subtract(self.digest_of(slot));
         let Some(state) = self.keys.get_mut(slot) else {
             return;
         };
+        if state.is_unconfirmed() {
+            self.unconfirmed -= 1;
+        }
         state.standing = Standing::Gone(Gone::new(life, since));
         self.overdue.remove(&slot);
         self.live -= 1;
@@ -285,11 +350,14 @@ impl PartitionFold {
     /// A key becomes unknown.
     pub(crate) fn remove(&mut self, slot: Slot, names: &mut ClusterNames) -> Option<KeyState> {
         let state = self.keys.remove(slot)?;
-        self.digest = self.digest.wrapping_sub(state.digest());
+        self.digests.subtract(state.digest());
         self.overdue.remove(&slot);
         self.burials_due.remove(&slot);
         self.strays.remove(&state.key);
         names.release(&state.key.cluster);
+        if state.is_unconfirmed() {
+            self.unconfirmed -= 1;
+        }
         match state.standing {
             Standing::Live(_) => self.live -= 1,
             Standing::Gone(_) => self.gone -= 1,
@@ -346,6 +414,7 @@ impl PartitionFold {
             }
         }
         self.forget_gone(clock, kept_ms, names);
+        self.digests.on_tick(clock);
     }
 
     /// The topic has other partitions now: which keys are strays is found anew.
@@ -379,8 +448,9 @@ impl PartitionFold {
         }
     }
 
-    fn digest_of(&self, slot: Slot) -> u64 {
-        self.keys.get(slot).map_or(0, KeyState::digest)
+    fn digest_of(&self, slot: Slot) -> KeyDigest {
+        let state = self.keys.get(slot);
+        state.map_or_else(KeyDigest::default, KeyState::digest)
     }
 
     /// The withdrawn key is among those that are forgotten one day: at once the oldest, if too many

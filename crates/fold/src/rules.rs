@@ -10,7 +10,9 @@ use waypost_proto::announcement::decode;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::clock::PartitionClock;
-use crate::event::{GoneCause, Life, Refusal, RefusalReason, RejectReason, VoidReason};
+use crate::event::{
+    Confirmation, GoneCause, Life, Refusal, RefusalReason, RejectReason, VoidReason,
+};
 use crate::fold::FoldSettings;
 use crate::key_state::{KeyState, Live, Place, Refused, Standing};
 use crate::key_table::{ClusterNames, KeyParts, Slot};
@@ -170,7 +172,9 @@ impl PartitionFold {
         slot: Slot,
         arriving: Life,
     ) -> Result<(), RefusalReason> {
-        let Some(live) = self.keys.get(slot).and_then(KeyState::live) else {
+        let live = self.keys.get(slot).and_then(KeyState::live);
+        let confirmed = |live: &&Live| live.confirmation == Confirmation::Confirmed;
+        let Some(live) = live.filter(confirmed) else {
             return Ok(());
         };
         let silence = if r.clock.age_ms(live.last().mark) >= i64::from(live.ttl_ms) {
@@ -409,8 +413,11 @@ fn judge_expire(
     last: Place,
     evidence: Evidence,
 ) -> Result<(), VoidReason> {
-    let Evidence::At(evidence) = evidence else {
-        return Err(VoidReason::Confirmed);
+    let evidence = match (evidence, state.is_unconfirmed()) {
+        (Evidence::None, true) => return Ok(()),
+        (Evidence::None, false) => return Err(VoidReason::Confirmed),
+        (Evidence::At(_), true) => return Err(VoidReason::Unconfirmed),
+        (Evidence::At(evidence), false) => evidence,
     };
     if evidence >= r.record.offset {
         return Err(VoidReason::ImpossibleEvidence);

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use waypost_core::{InstanceKey, LogTime, Offset, PartitionId, Timestamp};
 
 use crate::clock::LastTick;
-use crate::event::{Life, Outcome, Refusal};
+use crate::event::{Confirmation, Life, Outcome, Refusal};
 
 /// A live instance: where its facts come from and how old they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub struct InstanceView {
     pub refusal: Option<Arc<Refusal>>,
     /// Whether the key was announced in a partition that is not its own.
     pub wrong_partition: bool,
+    /// Whether this log has said that it lives.
+    pub confirmation: Confirmation,
 }
 
 /// One partition, for readiness, lag and comparing Observers.
@@ -49,6 +51,8 @@ pub struct PartitionView {
     pub last_tick: Option<LastTick>,
     /// Live keys.
     pub live: usize,
+    /// Of those, the ones that this log has not confirmed yet; they are not in the digest.
+    pub unconfirmed: usize,
     /// Withdrawn keys that are still remembered.
     pub gone: usize,
     /// Live keys past their time-to-live that no record has expired yet.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use waypost_core::record::Evidence;
-use waypost_core::{InstanceKey, NewRecord, Offset, PartitionId, RecordKind, Topic};
+use waypost_core::{InstanceKey, NewRecord, PartitionId, RecordKind, Topic};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::{EndReport, Keeper, Logs, Role};
@@ -15,7 +15,7 @@ use crate::records;
 /// A statement about a key that was written, so that it is not repeated too soon.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Written {
-    evidence: Offset,
+    evidence: Evidence,
     at: Mark,
     ttl_ms: i64,
 }
@@ -80,12 +80,11 @@ impl Keeper {
             .take(WRITES_PER_PARTITION_MAX)
             .collect();
         for overdue in candidates {
-            let evidence = Evidence::At(overdue.evidence);
             due.push(records::expire(
                 &overdue.key,
                 partition,
                 overdue.life,
-                evidence,
+                overdue.evidence,
             ));
             let written = Written {
                 evidence: overdue.evidence,
@@ -122,7 +121,7 @@ impl Keeper {
                 burial.refused,
             ));
             let written = Written {
-                evidence: burial.refused,
+                evidence: Evidence::At(burial.refused),
                 at: clock.mark(),
                 ttl_ms: burial.ttl_ms,
             };
@@ -133,15 +132,14 @@ impl Keeper {
 
     /// The age at which an expire is written.
     fn waits_ms(&self, overdue: &Overdue, capacity: Capacity) -> i64 {
-        match capacity {
-            Capacity::Keeper => overdue.ttl_ms,
-            Capacity::SafetyNet => {
-                let hash = xxh3_64_with_seed(&overdue.key.to_record_key(), self.id.0);
-                let jitter = i64::try_from(hash % 1000).unwrap_or(0);
-                let ttls = i64::from(SAFETY_NET_TTLS) + 1;
-                overdue.ttl_ms.saturating_mul(ttls) + overdue.ttl_ms.saturating_mul(jitter) / 1000
-            }
-        }
+        let ttls = match (overdue.evidence, capacity) {
+            (Evidence::None, _) => 1,
+            (Evidence::At(_), Capacity::Keeper) => return overdue.ttl_ms,
+            (Evidence::At(_), Capacity::SafetyNet) => i64::from(SAFETY_NET_TTLS) + 1,
+        };
+        let hash = xxh3_64_with_seed(&overdue.key.to_record_key(), self.id.0);
+        let jitter = i64::try_from(hash % 1000).unwrap_or(0);
+        overdue.ttl_ms.saturating_mul(ttls) + overdue.ttl_ms.saturating_mul(jitter) / 1000
     }
 
     fn find_written(
