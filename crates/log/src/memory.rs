@@ -118,6 +118,13 @@ impl MemoryLog {
         self.shared.state.lock().topic(topic).records()
     }
 
+    /// Where the next record of a partition will stand; `None` if there is no such partition.
+    #[must_use]
+    pub fn find_end(&self, topic: Topic, partition: PartitionId) -> Option<Offset> {
+        let state = self.shared.state.lock();
+        state.topic(topic).partition(partition).map(|p| p.end)
+    }
+
     /// Applies `change` and wakes whoever waits.
     fn change<T>(&self, change: impl FnOnce(&mut State, Timestamp) -> T) -> T {
         let now = self.shared.clock.now();

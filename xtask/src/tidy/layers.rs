@@ -35,6 +35,7 @@ const DEVELOPMENT: &[&str] = &[
     "waypost-testkit",
     "waypost-conformance",
     "waypost-e2e",
+    "waypost-sim",
     "waypost-bench",
     "xtask",
 ];

@@ -3,38 +3,54 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use waypost_core::record::HeaderError;
-use waypost_core::{Headers, InstanceKey, LifeId, Offset, PartitionId, Record, Timestamp, Topic};
+use waypost_core::{Headers, InstanceKey, LifeId, Offset, PartitionId, Timestamp, Topic};
 use waypost_fold::{FoldEvent, Life, Missing, Outcome, Refusal, RefusalReason, RejectReason};
 
-use crate::sim::{Sim, mk_announcement, mk_key, mk_record, order};
+use waypost_sim::{Sim, count, mk_announcement, mk_key, mk_record, order};
 
 /// A record as anybody could write it.
-fn raw(key: Option<&[u8]>, value: Option<&[u8]>, headers: Result<Headers, HeaderError>) -> Record {
-    Record {
-        partition: PartitionId(0),
-        offset: Offset(0),
-        append_time: Timestamp(0),
+struct Raw {
+    key: Option<Bytes>,
+    value: Option<Bytes>,
+    headers: Vec<(&'static str, &'static str)>,
+}
+
+impl Raw {
+    fn append(self, sim: &Sim) -> Offset {
+        let headers: Vec<_> = self
+            .headers
+            .iter()
+            .map(|(n, v)| (*n, v.as_bytes()))
+            .collect();
+        let (topic, partition) = (Topic::Announcements, PartitionId(0));
+        let appended = sim
+            .log
+            .append_raw(topic, partition, self.key, self.value, &headers);
+        appended.unwrap()
+    }
+}
+
+fn raw(
+    key: Option<&[u8]>,
+    value: Option<&[u8]>,
+    headers: Vec<(&'static str, &'static str)>,
+) -> Raw {
+    Raw {
         key: key.map(Bytes::copy_from_slice),
         value: value.map(Bytes::copy_from_slice),
         headers,
     }
 }
 
-/// Header pairs as they would stand on the wire.
-fn wire(pairs: &[(&str, &str)]) -> Result<Headers, HeaderError> {
-    Headers::read(pairs.iter().map(|(n, v)| (*n, v.as_bytes())))
-}
-
 /// Records that are none, each with the label of why.
-fn bad_records(key: &InstanceKey) -> Vec<(&'static str, Record)> {
+fn bad_records(key: &InstanceKey) -> Vec<(&'static str, Raw)> {
     let content = waypost_proto::announcement::encode(&mk_announcement(key));
     let record_key = key.to_record_key();
     let k = Some(&*record_key);
     let v = Some(&*content);
     let other = mk_key("greeter", "b").to_record_key();
     let huge = vec![0; 70_000];
-    let bare = || Ok(Headers::default());
+    let bare = Vec::new;
     vec![
         ("no_key", raw(None, v, bare())),
         ("key", raw(Some(b"\xff\xfe"), v, bare())),
@@ -44,43 +60,43 @@ fn bad_records(key: &InstanceKey) -> Vec<(&'static str, Record)> {
         ("announcement", raw(k, Some(b""), bare())),
         ("announcement", raw(k, Some(&huge), bare())),
         ("other_instance", raw(Some(&other), v, bare())),
-        ("header", raw(k, v, wire(&[("waypost-kind", "shout")]))),
+        ("header", raw(k, v, vec![("waypost-kind", "shout")])),
         (
             "header",
-            raw(k, v, wire(&[("waypost-birth", "99999999999999999999")])),
+            raw(k, v, vec![("waypost-birth", "99999999999999999999")]),
         ),
-        ("header", raw(k, v, wire(&[("waypost-seq", "-1")]))),
-        ("form", raw(k, v, wire(&[("waypost-birth", "5")]))),
+        ("header", raw(k, v, vec![("waypost-seq", "-1")])),
+        ("form", raw(k, v, vec![("waypost-birth", "5")])),
         (
             "form",
-            raw(k, None, wire(&[("waypost-id", "5"), ("waypost-seq", "1")])),
+            raw(k, None, vec![("waypost-id", "5"), ("waypost-seq", "1")]),
         ),
-        ("form", raw(k, None, wire(&[("waypost-kind", "withdraw")]))),
+        ("form", raw(k, None, vec![("waypost-kind", "withdraw")])),
         (
             "form",
             raw(
                 k,
                 v,
-                wire(&[("waypost-kind", "withdraw"), ("waypost-id", "1")]),
+                vec![("waypost-kind", "withdraw"), ("waypost-id", "1")],
             ),
         ),
-        ("form", raw(k, None, wire(&[("waypost-kind", "expire")]))),
-        ("form", raw(k, None, wire(&[("waypost-kind", "tick")]))),
+        ("form", raw(k, None, vec![("waypost-kind", "expire")])),
+        ("form", raw(k, None, vec![("waypost-kind", "tick")])),
         ("form", raw(Some(b"\0tick"), None, bare())),
         (
             "form",
-            raw(Some(b"\0tick"), None, wire(&[("waypost-kind", "tick")])),
+            raw(Some(b"\0tick"), None, vec![("waypost-kind", "tick")]),
         ),
         (
             "form",
             raw(
                 Some(b"\0tick"),
                 None,
-                wire(&[
+                vec![
                     ("waypost-kind", "tick"),
                     ("waypost-keeper", "1"),
                     ("waypost-time", "9223372036854775807"),
-                ]),
+                ],
             ),
         ),
         (
@@ -88,7 +104,7 @@ fn bad_records(key: &InstanceKey) -> Vec<(&'static str, Record)> {
             raw(
                 Some(b"\0identity"),
                 None,
-                wire(&[("waypost-kind", "identity")]),
+                vec![("waypost-kind", "identity")],
             ),
         ),
     ]
@@ -104,22 +120,18 @@ fn s20_a_record_that_is_none_is_skipped_and_counted_and_the_rest_flows() {
     sim.run_s(5);
     let digests = sim.observers[0].digests();
     for (i, (label, record)) in bad_records(&key).into_iter().enumerate() {
-        let offset = sim
-            .log
-            .append_raw(record, Topic::Announcements)
-            .unwrap()
-            .offset;
+        let offset = record.append(&sim);
         sim.run_s(1);
-        let outcome = &sim.observers[0].outcomes[&(PartitionId(0), offset)];
-        let Outcome::Rejected(reason) = outcome else {
+        let outcome = sim.observers[0].find_outcome(PartitionId(0), offset);
+        let Some(Outcome::Rejected(reason)) = outcome else {
             panic!("case {i}, {label}: {outcome:?}");
         };
         assert_eq!(reason.as_str(), label, "case {i}: {reason}");
         assert_eq!(reason.to_string().lines().count(), 1);
         let told =
             |e: &FoldEvent| matches!(e, FoldEvent::Rejected { offset: o, .. } if *o == offset);
-        assert_eq!(crate::sim::count(&sim.observers[0], told), 1);
-        assert_eq!(sim.observers[0].fold.counters().rejected, i as u64 + 1);
+        assert_eq!(count(&sim.observers[0], told), 1);
+        assert_eq!(sim.observers[0].fold().counters().rejected, i as u64 + 1);
     }
     assert_eq!(sim.observers[0].digests(), digests, "what was good stands");
     sim.announcers[0].change(2.0);
@@ -132,15 +144,10 @@ fn s20_a_record_that_is_none_is_skipped_and_counted_and_the_rest_flows() {
 fn reserved_keys_of_later_releases_are_ignored() {
     let mut sim = Sim::new(1);
     sim.observe(1);
-    let record = raw(Some(b"\0later"), Some(b"?"), Ok(Headers::default()));
-    let offset = sim
-        .log
-        .append_raw(record, Topic::Announcements)
-        .unwrap()
-        .offset;
+    let offset = raw(Some(b"\0later"), Some(b"?"), Vec::new()).append(&sim);
     sim.run_s(1);
-    let outcome = &sim.observers[0].outcomes[&(PartitionId(0), offset)];
-    assert_eq!(outcome, &Outcome::Ignored);
+    let outcome = sim.observers[0].find_outcome(PartitionId(0), offset);
+    assert_eq!(outcome, Some(&Outcome::Ignored));
 }
 
 #[test]
@@ -154,14 +161,9 @@ fn records_delivered_twice_are_read_once() {
         order(1, Some(1), 0),
     ));
     sim.run_s(1);
-    let record = sim
-        .log
-        .records(Topic::Announcements)
-        .last()
-        .unwrap()
-        .clone();
+    let record = sim.log.records(Topic::Announcements).pop().unwrap();
     let mut events = Vec::new();
-    let outcome = sim.observers[0].fold.apply(&record, &mut events);
+    let outcome = sim.observers[0].fold_mut().apply(&record, &mut events);
     assert_eq!((outcome, events), (Outcome::AlreadyRead, vec![]));
 }
 
@@ -199,12 +201,10 @@ fn s16_a_partition_that_is_not_read_yet_is_named_until_it_is() {
     }
     sim.run_s(30);
     let late = sim.observe(2);
-    sim.observers[late]
-        .blocked
-        .extend([PartitionId(2), PartitionId(3)]);
+    sim.observers[late].block([PartitionId(2), PartitionId(3)]);
     sim.run_s(60);
-    let missing = sim.observers[late].loading.missing();
-    assert!(!sim.observers[late].loading.is_loaded());
+    let missing = sim.observers[late].loading().missing();
+    assert!(!sim.observers[late].loading().is_loaded());
     assert_eq!(missing.len(), 2);
     for (missing, expected) in missing.iter().zip([2, 3]) {
         let Missing::Position {
@@ -224,9 +224,9 @@ fn s16_a_partition_that_is_not_read_yet_is_named_until_it_is() {
         !sim.observers[late].is_keeper(),
         "who is behind does not tick"
     );
-    sim.observers[late].blocked.clear();
-    sim.run_until("loaded", 1, |sim| sim.observers[late].loading.is_loaded());
-    assert_eq!(sim.observers[late].loading.missing(), []);
+    sim.observers[late].unblock();
+    sim.run_until("loaded", 1, |sim| sim.observers[late].loading().is_loaded());
+    assert_eq!(sim.observers[late].loading().missing(), []);
     assert_eq!(sim.observers[late].served_keys().len(), 40);
 }
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 use waypost_core::record::Evidence;
 use waypost_core::{InstanceKey, Offset};
 use waypost_fold::{FoldEvent, GoneCause, Outcome, VoidReason};
+use waypost_log::memory::Pause;
 
-use crate::sim::{
+use waypost_sim::{
     Observer, Sim, TTL_S, count, expire, mk_announcement, mk_key, mk_record, order, own_partition,
 };
 
@@ -68,13 +69,14 @@ fn s03_a_log_that_took_nothing_for_an_hour_expires_nobody() {
         sim.run_s(1);
     }
     sim.run_s(40);
-    sim.log.is_stuck = true;
+    sim.log
+        .pause_appends(Pause::Refuse("too few replicas".to_owned()));
     sim.run_s(3600);
-    sim.log.is_stuck = false;
+    sim.log.resume();
     sim.run_s(2 * TTL_S);
     assert_eq!(sim.expires(), []);
     assert!(sim.all_serve(&all));
-    let view = sim.observers[0].fold.find(&keys[0]).unwrap();
+    let view = sim.observers[0].fold().find(&keys[0]).unwrap();
     assert!(
         view.heartbeat_age < Duration::from_secs(11),
         "heartbeats follow"
@@ -95,9 +97,10 @@ fn s04_an_expire_whose_evidence_is_older_than_a_heartbeat_is_void() {
     let void = sim.append(expire(&key, life, Evidence::At(first)));
     sim.run_s(1);
     assert!(sim.all_serve(&[&key]));
-    let outcome = &sim.observers[0].outcomes[&(own_partition(&key, 1), void)];
-    assert_eq!(outcome, &Outcome::Void(VoidReason::AnnouncedSince(second)));
-    sim.log.compact(Duration::ZERO);
+    let outcome = sim.observers[0].find_outcome(own_partition(&key, 1), void);
+    let expected = Outcome::Void(VoidReason::AnnouncedSince(second));
+    assert_eq!(outcome, Some(&expected));
+    sim.compact(Duration::ZERO);
     sim.append(mk_record(&key, Some(&content), life));
     sim.run_s(1);
     let replayer = sim.replayer();
@@ -140,7 +143,7 @@ fn s19_forged_expires_of_a_living_instance_are_void_and_counted() {
     sim.run_s(10);
     sim.announce(1, &key);
     sim.run_s(65);
-    let last = sim.observers[0].fold.find(&key).unwrap().offset;
+    let last = sim.observers[0].fold().find(&key).unwrap().offset;
     let life = order(1, Some(1_000), 0);
     let forged = [
         (Evidence::At(Offset(last.0 - 1)), "announced_since"),
@@ -155,7 +158,7 @@ fn s19_forged_expires_of_a_living_instance_are_void_and_counted() {
         assert_eq!(count(&sim.observers[0], is_void), 1, "{reason}");
     }
     assert!(sim.all_serve(&[&key]));
-    assert_eq!(sim.observers[0].fold.counters().void, 4);
+    assert_eq!(sim.observers[0].fold().counters().void, 4);
     // Of what nobody knows there is nothing to do.
     sim.append(expire(
         &mk_key("greeter", "nobody"),
@@ -163,7 +166,7 @@ fn s19_forged_expires_of_a_living_instance_are_void_and_counted() {
         Evidence::At(last),
     ));
     sim.run_s(1);
-    assert_eq!(sim.observers[0].fold.counters().void, 4);
+    assert_eq!(sim.observers[0].fold().counters().void, 4);
 }
 
 #[test]
@@ -181,7 +184,7 @@ fn s21_an_announcer_that_was_stopped_past_its_ttl_is_back_with_its_next_beat() {
     assert_eq!(count(&sim.observers[1], is_expired), 1);
     sim.announcers[announcer].go_on();
     sim.run_until("it is back", 2, |sim| sim.all_serve(&[&key]));
-    let view = sim.observers[0].fold.find(&key).unwrap();
+    let view = sim.observers[0].fold().find(&key).unwrap();
     assert_eq!(view.life.id, Some(sim.announcers[announcer].id()));
     sim.assert_agreed();
 }
@@ -198,7 +201,7 @@ fn a_broker_clock_that_jumps_expires_nobody_and_the_dead_all_the_same() {
         }
         // Between two heartbeats: what was announced before the jump must not age by it.
         sim.run_s(65);
-        sim.log.clock_ms += jump_ms;
+        sim.jump_broker_clock(jump_ms);
         sim.run_s(2 * TTL_S);
         assert_eq!(sim.expires(), [], "after {jump_ms} ms");
         sim.announcers[0].stop();
@@ -238,8 +241,8 @@ fn after_compaction_an_expire_is_taken_at_its_word_by_who_missed_the_ticks() {
     sim.run_until("it leaves", 2 * TTL_S, |sim| sim.all_serve(&[]));
     sim.run_s(60);
     // A broker that is an hour behind appended the expire: only log time speaks for it.
-    sim.log.compact(Duration::ZERO);
-    sleeper.read(&sim.log, Duration::ZERO);
+    sim.compact(Duration::ZERO);
+    sleeper.read(Duration::ZERO);
     assert_eq!(sleeper.served_keys(), sim.observers[0].served_keys());
     assert_eq!(sleeper.digests(), sim.observers[0].digests());
 }

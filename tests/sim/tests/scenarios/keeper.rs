@@ -2,18 +2,29 @@
 
 use std::time::Duration;
 
-use waypost_core::record::{KeeperId, TICK_KEY};
-use waypost_core::{PartitionId, Record, RecordKind, Topic};
-use waypost_fold::{Access, FoldEvent, Keeper, KeeperSettings, Role};
+use waypost_core::record::{Delivery, KeeperId, TICK_KEY};
+use waypost_core::{NewRecord, PartitionId, Record, RecordKind, Topic};
+use waypost_fold::{FoldEvent, Keeper, KeeperSettings, Role};
 
-use crate::sim::{Observer, Sim, TTL_S, count, kind_of, mk_key};
+use waypost_sim::{Observer, Sim, TTL_S, count, kind_of, mk_key};
 
 fn ticks(sim: &Sim, topic: Topic) -> Vec<Record> {
-    let records = sim.log.records(topic);
-    records
-        .filter(|r| r.key.as_deref() == Some(TICK_KEY))
-        .cloned()
-        .collect()
+    let records = sim.log.records(topic).into_iter();
+    let ticks = records.filter(|r| r.key.as_deref() == Some(TICK_KEY));
+    ticks.collect()
+}
+
+/// The same record once more, by whoever its headers name.
+fn append_again(sim: &mut Sim, tick: &Record) {
+    let headers = *tick.headers.as_ref().unwrap();
+    sim.append(NewRecord {
+        topic: Topic::Announcements,
+        partition: Some(tick.partition),
+        key: tick.key.clone().unwrap(),
+        value: tick.value.clone(),
+        headers,
+        delivery: Delivery::Tick,
+    });
 }
 
 fn writers(ticks: &[Record]) -> Vec<KeeperId> {
@@ -39,7 +50,7 @@ fn the_keeper_ticks_every_partition_each_second_and_the_other_topics_each_minute
     for topic in [Topic::Config, Topic::Control] {
         assert_eq!(ticks(&sim, topic).len(), 2, "{topic:?}");
     }
-    for view in sim.observers[0].fold.partitions() {
+    for view in sim.observers[0].fold().partitions() {
         assert!((100_000..112_000).contains(&view.log_time.0), "{view:?}");
         assert_eq!(view.last_tick.unwrap().keeper, KeeperId(1));
     }
@@ -89,7 +100,7 @@ fn of_two_that_tick_the_larger_id_stops() {
     sim.observers[1].stop();
     let mut tick = ticks(&sim, Topic::Announcements).pop().unwrap();
     tick.headers.as_mut().unwrap().keeper = Some(KeeperId(1));
-    sim.log.append_raw(tick.clone(), Topic::Announcements);
+    append_again(&mut sim, &tick);
     sim.run_s(1);
     assert_eq!(sim.observers[0].keeper.role(), Role::Standby);
     tick.headers.as_mut().unwrap().keeper = Some(KeeperId(200));
@@ -99,7 +110,7 @@ fn of_two_that_tick_the_larger_id_stops() {
         Role::Ticking,
         "nobody else does"
     );
-    sim.log.append_raw(tick, Topic::Announcements);
+    append_again(&mut sim, &tick);
     sim.run_s(1);
     assert_eq!(
         sim.observers[0].keeper.role(),
@@ -157,7 +168,9 @@ fn one_tick_is_in_flight_per_partition() {
 
 #[test]
 fn who_does_not_know_the_end_does_not_tick() {
-    let observer = Observer::new(KeeperId(1), Access::ReadWrite);
+    let mut sim = Sim::new(1);
+    sim.observe(1);
+    let observer = &sim.observers[0];
     let mut keeper = Keeper::new(KeeperId(1), KeeperSettings::default());
     for second in 0..60 {
         let due = keeper.due(Duration::from_secs(second), &observer.logs());
@@ -180,7 +193,7 @@ fn who_wakes_up_believes_no_end_from_before_its_sleep() {
     let observer = &mut sim.observers[sleeper];
     let mut keeper = observer.keeper.clone();
     assert_eq!(keeper.due(now, &observer.logs()), []);
-    observer.read(&sim.log, now);
+    observer.read(now);
     assert_ne!(observer.keeper.clone().due(now, &observer.logs()), []);
 }
 
@@ -192,7 +205,7 @@ fn an_expire_waits_until_the_end_was_reported_after_the_tick() {
     let announcer = sim.announce(1, &mk_key("greeter", "a"));
     sim.run_s(60);
     sim.announcers[announcer].stop();
-    let is_overdue = |o: &Observer| o.fold.partitions().any(|p| p.overdue > 0);
+    let is_overdue = |o: &Observer| o.fold().partitions().any(|p| p.overdue > 0);
     let mut keeper = sim.observers[0].keeper.clone();
     while !is_overdue(&sim.observers[0]) {
         keeper = sim.observers[0].keeper.clone();
@@ -231,18 +244,18 @@ fn an_end_that_was_reported_long_ago_says_nothing() {
             last = since;
         }
     }
-    assert_eq!(last.as_secs(), 9);
+    // Of a topic that stands still the end was reported up to two seconds before.
+    assert!((7..=9).contains(&last.as_secs()), "{last:?}");
 }
 
 #[test]
 fn a_log_without_an_identity_gets_one_before_its_first_tick() {
-    let mut sim = Sim::new(2);
-    sim.log.forget_identities();
+    let mut sim = Sim::with_unnamed_log(2);
     sim.observe(1);
     sim.observe(2);
     sim.run_s(20);
     for topic in Topic::ALL {
-        let kinds: Vec<_> = sim.log.records(topic).filter_map(kind_of).collect();
+        let kinds: Vec<_> = sim.log.records(topic).iter().filter_map(kind_of).collect();
         assert_eq!(kinds.first(), Some(&RecordKind::Identity), "{topic:?}");
         let written = kinds.iter().filter(|k| **k == RecordKind::Identity);
         assert_eq!(written.count(), 1, "{topic:?}");
@@ -250,11 +263,11 @@ fn a_log_without_an_identity_gets_one_before_its_first_tick() {
     let identities: Vec<_> = sim
         .observers
         .iter()
-        .map(|o| o.fold.clock().identity())
+        .map(|o| o.fold().clock().identity())
         .collect();
     assert!(identities[0].is_some());
     assert_eq!(identities[0], identities[1]);
-    assert_ne!(identities[0], sim.observers[0].config.clock().identity());
+    assert_ne!(identities[0], sim.observers[0].config().clock().identity());
 }
 
 #[test]
@@ -266,7 +279,7 @@ fn a_tick_of_another_log_is_void() {
     let headers = tick.headers.as_mut().unwrap();
     headers.log = Some(waypost_core::record::LogIdentity(666));
     headers.keeper = Some(KeeperId(0));
-    sim.log.append_raw(tick, Topic::Announcements);
+    append_again(&mut sim, &tick);
     sim.run_s(1);
     let is_void = |e: &FoldEvent| matches!(e, FoldEvent::Void { reason, .. } if reason.as_str() == "other_log");
     assert_eq!(count(&sim.observers[0], is_void), 1);

@@ -7,7 +7,7 @@ use waypost_fold::limits::GONE_KEYS_MAX;
 use waypost_fold::records::burial;
 use waypost_fold::{FoldEvent, GoneCause, Life, Outcome, RefusalReason, VoidReason};
 
-use crate::sim::{
+use waypost_sim::{
     Sim, count, kind_of, mk_announcement, mk_key, mk_record, order, own_partition, purge,
     withdrawal,
 };
@@ -25,7 +25,8 @@ fn is_gone(event: &FoldEvent) -> bool {
 /// What became of the record at `offset`, according to the first Observer.
 fn outcome_at(sim: &Sim, key: &waypost_core::InstanceKey, offset: Offset) -> Outcome {
     let place = (own_partition(key, 1), offset);
-    sim.observers[0].outcomes[&place].clone()
+    let outcome = sim.observers[0].find_outcome(place.0, place.1);
+    outcome.unwrap().clone()
 }
 
 #[test]
@@ -49,11 +50,13 @@ fn s05_a_late_announcement_of_an_older_life_is_refused_and_buried() {
     assert!(refusal.to_string().contains("host-1"), "{refusal}");
 
     sim.run_s(60 * 60);
-    sim.log.compact(LAG);
+    sim.compact(LAG);
     let replayer = sim.replayer();
     assert_eq!(replayer.served_keys().len(), 0, "a replayer agrees");
     let burials = sim.log.records(waypost_core::Topic::Announcements);
-    let burials = burials.filter(|r| kind_of(r) == Some(waypost_core::RecordKind::Withdraw));
+    let burials = burials
+        .iter()
+        .filter(|r| kind_of(r) == Some(waypost_core::RecordKind::Withdraw));
     assert_eq!(burials.count(), 1, "the burial is the key's last record");
 }
 
@@ -67,7 +70,9 @@ fn s05_a_refused_announcement_that_repeats_is_buried_at_most_once_per_ttl() {
     sim.announce(1, &key);
     sim.run_s(58);
     let records = sim.log.records(waypost_core::Topic::Announcements);
-    let evidence = records.filter_map(|r| r.headers.as_ref().ok()?.evidence);
+    let evidence = records
+        .iter()
+        .filter_map(|r| r.headers.as_ref().ok()?.evidence);
     assert!((1..=2).contains(&evidence.count()));
     // The bar falls after two times-to-live, whatever was buried meanwhile.
     sim.run_until("the living one is accepted", 20, |sim| {
@@ -89,7 +94,7 @@ fn a_burial_ends_nothing_that_was_announced_after_its_evidence() {
     sim.append(older);
     sim.run_s(1);
     assert!(sim.all_serve(&[&key]), "the bar has fallen");
-    let life = sim.observers[0].fold.find(&key).unwrap().life;
+    let life = sim.observers[0].fold().find(&key).unwrap().life;
     let buried = Life {
         id: Some(LifeId(2)),
         birth: life.birth.map(|birth| Timestamp(birth.0 + 1_000)),
@@ -131,7 +136,7 @@ fn withdrawn_keys_are_remembered_for_a_time_and_up_to_a_number() {
     let mut sim = Sim::new(1);
     sim.observe(1);
     sim.run_s(10);
-    let gone = |sim: &Sim| sim.observers[0].fold.partitions().next().unwrap().gone;
+    let gone = |sim: &Sim| sim.observers[0].fold().partitions().next().unwrap().gone;
     sim.append(withdrawal(
         &mk_key("greeter", "a"),
         order(2, Some(2_000), 1),
@@ -175,9 +180,9 @@ fn s06_an_old_process_that_withdraws_late_does_not_end_the_new_one() {
         assert!(sim.all_serve(&[&key]), "deaf: {is_deaf}");
         let gone = count(&sim.observers[0], is_gone);
         assert_eq!(gone, 0, "never gone, deaf: {is_deaf}");
-        let view = sim.observers[0].fold.find(&key).unwrap();
+        let view = sim.observers[0].fold().find(&key).unwrap();
         assert_eq!(view.life.id, Some(sim.announcers[new].id()));
-        sim.log.compact(Duration::from_secs(30));
+        sim.compact(Duration::from_secs(30));
         assert!(sim.replayer().serves(&key), "deaf: {is_deaf}");
     }
 }
@@ -210,7 +215,7 @@ fn s08_of_two_living_processes_the_later_born_serves_then_the_other_takes_over()
     sim.announcers[later].announcement.hostname = "host-2".to_owned();
     sim.run_s(100);
     assert_eq!(count(&sim.observers[0], is_live), 2, "no flapping");
-    let view = sim.observers[0].fold.find(&key).unwrap();
+    let view = sim.observers[0].fold().find(&key).unwrap();
     assert_eq!(view.life.id, Some(sim.announcers[later].id()));
     let refusal = view.refusal.expect("the conflict is shown");
     assert_eq!(refusal.reason, RefusalReason::Older);
@@ -219,16 +224,16 @@ fn s08_of_two_living_processes_the_later_born_serves_then_the_other_takes_over()
     sim.announcers[later].stop();
     let older_id = sim.announcers[older].id();
     let took_s = sim.run_until("the older takes over", 45, |sim| {
-        let view = sim.observers[0].fold.find(&key);
+        let view = sim.observers[0].fold().find(&key);
         view.is_some_and(|view| view.life.id == Some(older_id))
     });
     assert!(took_s >= 20, "not before the other's ttl: {took_s} s");
-    let mut views = sim.observers[0].fold.partitions();
+    let mut views = sim.observers[0].fold().partitions();
     assert!(views.all(|view| view.overdue == 0));
     drop(views);
     sim.run_s(100);
     assert_eq!(count(&sim.observers[0], is_gone), 0, "served throughout");
-    let view = sim.observers[0].fold.find(&key).unwrap();
+    let view = sim.observers[0].fold().find(&key).unwrap();
     assert_eq!(view.refusal, None, "no conflict any more");
     assert_eq!(sim.expires(), [], "nobody tried, since the other was there");
     sim.assert_agreed();
@@ -272,7 +277,7 @@ fn s09_producers_without_headers_announce_beat_and_purge_among_ours() {
     assert_eq!(count(&sim.observers[0], purged), 1);
     sim.run_until("ours is back", 11, |sim| sim.all_serve(&[&key]));
     sim.assert_agreed();
-    sim.log.compact(Duration::ZERO);
+    sim.compact(Duration::ZERO);
     assert_eq!(sim.replayer().digests(), sim.observers[0].digests());
 }
 
@@ -317,15 +322,15 @@ fn a_key_in_a_wrong_partition_is_served_counted_and_shown() {
             if (*partition, *expected) == (wrong, own))
     };
     assert_eq!(count(&sim.observers[0], shown), 1, "told once per key");
-    assert_eq!(sim.observers[0].fold.counters().wrong_partition, 2);
-    assert!(sim.observers[0].fold.find(&key).unwrap().wrong_partition);
+    assert_eq!(sim.observers[0].fold().counters().wrong_partition, 2);
+    assert!(sim.observers[0].fold().find(&key).unwrap().wrong_partition);
 
     // The right copy appears, the wrong one falls silent: the key is served throughout.
     let right = sim.announce(2, &key);
     sim.announcers[right].announcement.hostname = "host-2".to_owned();
     sim.run_s(60);
     assert_eq!(count(&sim.observers[0], is_gone), 0);
-    assert_eq!(sim.observers[0].fold.wrong_partitions().count(), 0);
+    assert_eq!(sim.observers[0].fold().wrong_partitions().count(), 0);
     let value = waypost_proto::announcement::encode(&sim.announcers[right].announcement);
     assert_eq!(sim.observers[0].served_value(&key), Some(&value));
     sim.observers[0].assert_served_is_held();

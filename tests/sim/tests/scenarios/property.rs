@@ -5,10 +5,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use proptest::prelude::*;
 use waypost_core::record::Evidence;
-use waypost_core::{Announcement, Headers, InstanceKey, Offset, PartitionId, Record, Topic};
+use waypost_core::{Announcement, Headers, InstanceKey, Offset, PartitionId, Topic};
 use waypost_fold::{Fold, FoldEvent, FoldSettings};
 
-use crate::sim::{
+use waypost_sim::{
     Sim, count, expire, mk_announcement, mk_key, mk_record, order, purge, withdrawal,
 };
 
@@ -136,8 +136,8 @@ impl World {
     }
 
     fn forge(&mut self, key: &InstanceKey, back: i64) {
-        let partition = crate::sim::own_partition(key, 2);
-        let end = self.sim.log.end(Topic::Announcements, partition);
+        let partition = waypost_sim::own_partition(key, 2);
+        let end = self.sim.end(partition);
         let evidence = Evidence::At(Offset((end.0 - back).max(0)));
         self.sim.append(expire(key, order_of(0, 0, true), evidence));
     }
@@ -177,18 +177,12 @@ impl World {
             Event::Forge { key, back } => self.forge(&self.key(key), back),
             Event::ForgeLiving { back } => self.forge(&self.living.clone(), back),
             Event::Noise { key, value } => {
-                let record = Record {
-                    partition: PartitionId(0),
-                    offset: Offset(0),
-                    append_time: waypost_core::Timestamp(0),
-                    key: key.map(Bytes::from),
-                    value: value.map(Bytes::from),
-                    headers: Ok(Headers::default()),
-                };
-                self.sim.log.append_raw(record, Topic::Announcements);
+                let (key, value) = (key.map(Bytes::from), value.map(Bytes::from));
+                let (topic, partition) = (Topic::Announcements, PartitionId(0));
+                self.sim.log.append_raw(topic, partition, key, value, &[]);
             }
             Event::Wait { seconds } => self.sim.run_s(seconds),
-            Event::Compact => self.sim.log.compact(LAG),
+            Event::Compact => self.sim.compact(LAG),
             Event::Join => {
                 if self.sim.observers.len() < 4 {
                     let id = self.sim.observers.len() as u64 + 1;
@@ -210,7 +204,7 @@ fn assert_deterministic(world: &World) {
     let mut folds = [(); 2].map(|()| Fold::new(FoldSettings::default()));
     folds[0].set_partitions(2);
     folds[1].set_partitions(2);
-    let records: Vec<_> = world.sim.log.records(Topic::Announcements).collect();
+    let records = world.sim.log.records(Topic::Announcements);
     let mut first_events = Vec::new();
     for record in &records {
         folds[0].apply(record, &mut first_events);
@@ -254,7 +248,7 @@ proptest! {
         let is_gone = |e: &FoldEvent| matches!(e, FoldEvent::Gone { key, .. } if *key == living);
         prop_assert_eq!(count(&world.sim.observers[0], is_gone), 0);
         world.sim.assert_agreed();
-        world.sim.log.compact(LAG);
+        world.sim.compact(LAG);
         let replayer = world.sim.replayer();
         replayer.assert_served_is_held();
         prop_assert_eq!(replayer.digests(), world.sim.observers[0].digests());
@@ -269,7 +263,7 @@ proptest! {
         for event in events {
             world.happen(event);
         }
-        world.sim.log.compact(LAG);
+        world.sim.compact(LAG);
         let joined = world.sim.observers.len();
         world.sim.observe(9);
         // Some of the keys have a living announcer, which beats; of the rest nothing is heard.

@@ -1,0 +1,28 @@
+//! A small world in which the promises of the log are tried: the log in memory with all its faults,
+//! Observers that are a fold and a keeper and nothing else, announcers, and one clock that is moved
+//! by hand. Deterministic; nothing sleeps.
+//!
+//! `tests/scenarios` holds the numbered sequences of docs/announcement-log.md.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "this package is test code: what must not happen panics"
+)]
+
+mod announcer;
+mod observer;
+mod records;
+mod world;
+
+pub use announcer::Announcer;
+pub use observer::Observer;
+pub use records::*;
+pub use world::{Sim, count, kind_of};
+
+use std::time::Duration;
+
+/// Time-to-live of what is announced here, seconds.
+pub const TTL_S: u64 = 30;
+
+/// How often an announcer beats.
+pub const HEARTBEAT: Duration = Duration::from_secs(10);
