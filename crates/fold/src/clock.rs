@@ -24,6 +24,7 @@ pub struct PartitionClock {
     history: VecDeque<LogTime>,
     missed_to: Option<Offset>,
     unbroken_since: LogTime,
+    is_unbroken: bool,
 }
 
 /// The tick that was read last.
@@ -70,6 +71,12 @@ impl PartitionClock {
     #[must_use]
     pub fn unbroken_since(&self) -> LogTime {
         self.unbroken_since
+    }
+
+    /// Whether the tick read last came with no other between it and the one read before it.
+    #[must_use]
+    pub fn is_unbroken(&self) -> bool {
+        self.is_unbroken
     }
 
     /// Milliseconds of log time since the first tick after `mark`; 0 before that tick.
@@ -141,6 +148,7 @@ impl PartitionClock {
         if missed {
             self.unbroken_since = self.log_time;
         }
+        self.is_unbroken = !missed;
         self.last_tick = Some(LastTick { at, keeper });
         self.ticks_read = self.ticks_read.saturating_add(1);
         if self.history.len() == TICK_HISTORY {

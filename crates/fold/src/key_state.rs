@@ -177,9 +177,10 @@ impl KeyState {
         }
     }
 
-    /// This key's part of its partition's digest: of its order data and content, if it is live.
+    /// This key's part of its partition's digest: of its order data and content, if it is live and
+    /// confirmed.
     pub(crate) fn digest(&self) -> KeyDigest {
-        let Some(live) = self.live() else {
+        let Some(live) = self.confirmed() else {
             return KeyDigest::default();
         };
         let key_hash = KeyParts::of(&self.key).hash();
@@ -203,7 +204,7 @@ impl KeyState {
 
     /// What [`KeyState::digest`] is made of; `None` for what is in no digest.
     pub(crate) fn digested(&self) -> Option<DigestedKey> {
-        let live = self.live()?;
+        let live = self.confirmed()?;
         Some(DigestedKey {
             key: self.key.clone(),
             key_hash: KeyParts::of(&self.key).hash(),
@@ -211,6 +212,17 @@ impl KeyState {
             content: live.value_hash,
             offset: live.last().offset,
         })
+    }
+
+    /// Whether it is live and stands unconfirmed.
+    pub(crate) fn is_unconfirmed(&self) -> bool {
+        let live = self.live();
+        live.is_some_and(|live| live.confirmation == Confirmation::Unconfirmed)
+    }
+
+    fn confirmed(&self) -> Option<&Live> {
+        let live = self.live()?;
+        (live.confirmation == Confirmation::Confirmed).then_some(live)
     }
 
     /// Who is accepted is not refused any more.

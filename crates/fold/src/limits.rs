@@ -41,6 +41,14 @@ pub const WRITES_PER_PARTITION_MAX: usize = 1000;
 /// what the longest memory of the rules (four of the longest time-to-live) needs.
 pub const TICK_HISTORY: usize = 4096;
 
+/// Ticks whose digests are remembered per partition: a minute at one a second, in which Observers that
+/// are compared are asked one after the other and the slowest of them lags.
+pub const TICK_DIGESTS: usize = 64;
+
+/// Parts that a partition's digest is made of, so that what differs is looked for among a few thousand
+/// keys and not among all: with [`TICK_DIGESTS`] of them 32 KiB per partition. A power of two.
+pub const DIGEST_BUCKETS: usize = 64;
+
 /// A tick that claims more log time than this is rejected: a hundred years. One absurd record must
 /// not push log time to where it cannot advance any more.
 pub const LOG_TIME_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
@@ -72,5 +80,6 @@ pub const NEWBORN_GRACE: Duration = Duration::from_secs(TTL_MAX.as_secs() / 3 + 
 /// Deleted definitions whose last offset is remembered for compare-and-set; the oldest go first.
 pub const DELETED_DEFINITIONS_MAX: usize = 10_000;
 
+const _: () = assert!(DIGEST_BUCKETS.is_power_of_two());
 const _: () = assert!(WHEEL_SECONDS as u64 > TTL_MAX.as_secs());
 const _: () = assert!(TICK_HISTORY as u64 > 2 * (GONE_KEPT_TTLS as u64) * TTL_MAX.as_secs());

@@ -7,6 +7,7 @@ use waypost_core::record::Evidence;
 use waypost_core::{InstanceKey, LogTime, Offset, PartitionId, Timestamp};
 
 use crate::clock::{Mark, PartitionClock};
+use crate::digest::{DigestedKey, KeyDigest, PartitionDigests, bucket_of};
 use crate::event::{Confirmation, Life};
 use crate::key_state::{Burial, Gone, KeyState, Live, Place, Refused, Standing};
 use crate::key_table::{ClusterNames, KeyParts, KeyTable, Slot};
