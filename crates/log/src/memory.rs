@@ -1,7 +1,7 @@
 //! A log in memory for tests: deterministic, driven by a clock that the test moves, with the faults
 //! of a real log on demand: [`MemoryLog::pause`], [`MemoryLog::compact`], [`MemoryLog::truncate`],
-//! [`MemoryLog::recreate`], [`MemoryLog::duplicate_next`], [`MemoryLog::set_acknowledgements`] and
-//! others.
+//! [`MemoryLog::recreate`], [`MemoryLog::move_leader`], [`MemoryLog::duplicate_next`],
+//! [`MemoryLog::set_acknowledgements`] and others.
 //!
 //! Everything happens when it is called for: there is no task and no timer. Readers report bounds
 //! again once the clock has moved by [`BOUNDS_INTERVAL`](crate::limits::BOUNDS_INTERVAL).
@@ -210,7 +210,7 @@ impl State {
         Ok(Appended {
             partition,
             offset,
-            append_time: Some(now),
+            append_time: Some(self.topic(record.topic).leader_time(partition, now)),
         })
     }
 }

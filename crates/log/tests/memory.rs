@@ -268,6 +268,40 @@ async fn a_topic_made_anew_is_empty_and_has_no_identity() {
 }
 
 #[tokio::test]
+async fn a_partition_that_is_no_more_is_out_of_range() {
+    let log = MemoryLog::new(2, ManualClock::new(Timestamp(1_000_000)));
+    let mut reader = log.read(TOPIC, &[]).await.expect("opens");
+    events(&mut reader).await;
+    log.recreate(TOPIC, 1);
+    let out_of_range = ReadEvent::OutOfRange {
+        partition: PartitionId(1),
+        position: Offset(0),
+    };
+    assert_eq!(events(&mut reader).await, [out_of_range]);
+    assert_eq!(events(&mut reader).await, [], "said once");
+}
+
+#[tokio::test]
+async fn a_leader_whose_clock_is_another_stamps_its_own_partition() {
+    let log = MemoryLog::new(2, ManualClock::new(Timestamp(1_000_000)));
+    let mut times = Vec::new();
+    for ahead_ms in [3_600_000, -40_000, 0] {
+        log.move_leader(TOPIC, PartitionId(1), ahead_ms);
+        for partition in 0..2 {
+            let mut record = mk_record("a", Some("v"));
+            record.partition = Some(PartitionId(partition));
+            let appended = log.append(record).await.expect("takes it");
+            let written = log.records(TOPIC).into_iter();
+            let mut written = written.filter(|r| r.partition == appended.partition);
+            let append_time = written.next_back().map(|r| r.append_time);
+            assert_eq!(appended.append_time, append_time);
+            times.push(append_time.expect("it was written").0 - 1_000_000);
+        }
+    }
+    assert_eq!(times, [0, 3_600_000, 0, -40_000, 0, 0]);
+}
+
+#[tokio::test]
 async fn added_partitions_are_announced_and_read_from_their_beginning() {
     let log = mk_log();
     let mut reader = open_at(&log, Offset(0)).await;

@@ -43,6 +43,7 @@ impl MemoryLog {
 
 impl PartitionState {
     fn compact(&mut self, rules: CompactionRules, now: Timestamp) {
+        let now = self.leader_time(now);
         let newest_cleanable = now.minus(rules.lag);
         // As in Kafka the cleanable part ends at the first record that is too young.
         let cleanable: Vec<_> = self

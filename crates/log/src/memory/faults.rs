@@ -132,6 +132,12 @@ impl MemoryLog {
         self.change(|state, _| *state.topic_mut(topic) = TopicState::new(partitions));
     }
 
+    /// The leader of a partition is from now on a broker whose clock is `ahead_ms` ahead of the log's
+    /// (behind it, if negative): append times jump there and back.
+    pub fn move_leader(&self, topic: Topic, partition: PartitionId, ahead_ms: i64) {
+        self.change_partition(topic, partition, |state| state.leader_ahead_ms = ahead_ms);
+    }
+
     /// Grows `topic` to `partitions` partitions. Keys of the old ones stay where they are.
     pub fn add_partitions(&self, topic: Topic, partitions: u32) {
         self.change(|state, _| state.topic_mut(topic).grow(partitions));

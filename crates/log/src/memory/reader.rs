@@ -144,8 +144,11 @@ impl MemoryReader {
         for step in 0..count {
             let index = (self.first + step) % count;
             let cursor = &mut self.cursors[index];
-            let state = topic.partition(cursor.partition);
-            if let Some(event) = state.and_then(|state| cursor.advance(state)) {
+            let event = match topic.partition(cursor.partition) {
+                Some(state) => cursor.advance(state),
+                None => cursor.give_up(),
+            };
+            if let Some(event) = event {
                 self.first = (index + 1) % count;
                 return Some(event);
             }
@@ -160,11 +163,7 @@ impl Cursor {
             return None;
         }
         if self.position < state.start || self.position > state.end {
-            self.standing = Standing::OutOfRange;
-            return Some(ReadEvent::OutOfRange {
-                partition: self.partition,
-                position: self.position,
-            });
+            return self.give_up();
         }
         if self.position == state.end {
             let told = std::mem::replace(&mut self.standing, Standing::CaughtUp);
@@ -186,6 +185,15 @@ impl Cursor {
         };
         self.position = last.offset.next();
         Some(ReadEvent::Records(records))
+    }
+
+    /// The position is none of this log's, or even the partition is not.
+    fn give_up(&mut self) -> Option<ReadEvent> {
+        let told = std::mem::replace(&mut self.standing, Standing::OutOfRange);
+        (told != Standing::OutOfRange).then_some(ReadEvent::OutOfRange {
+            partition: self.partition,
+            position: self.position,
+        })
     }
 }
 

@@ -20,6 +20,8 @@ pub(super) struct PartitionState {
     pub(super) start: Offset,
     pub(super) end: Offset,
     pub(super) records_by_offset: BTreeMap<Offset, Record>,
+    /// By how much its leader's clock is ahead of the log's, milliseconds.
+    pub(super) leader_ahead_ms: i64,
     /// From when on a tombstone may be removed; set when the cleaner first meets it (KIP-534).
     pub(super) horizons_by_offset: BTreeMap<Offset, Timestamp>,
 }
@@ -70,7 +72,7 @@ impl TopicState {
         self.partitions.get_mut(id.0 as usize)
     }
 
-    /// Appends; `None` if there is no such partition.
+    /// Appends; `now` is the log's clock. `None` if there is no such partition.
     pub(super) fn push(
         &mut self,
         id: PartitionId,
@@ -82,7 +84,7 @@ impl TopicState {
         let record = Record {
             partition: id,
             offset,
-            append_time: now,
+            append_time: partition.leader_time(now),
             key: entry.key,
             value: entry.value,
             headers: entry.headers,
@@ -90,6 +92,11 @@ impl TopicState {
         partition.records_by_offset.insert(offset, record);
         partition.end = offset.next();
         Some(offset)
+    }
+
+    /// What the clock of a partition's leader shows when the log's shows `now`.
+    pub(super) fn leader_time(&self, id: PartitionId, now: Timestamp) -> Timestamp {
+        self.partition(id).map_or(now, |p| p.leader_time(now))
     }
 
     pub(super) fn find(&self, id: PartitionId, offset: Offset) -> Option<Record> {
@@ -111,5 +118,11 @@ impl TopicState {
             .iter()
             .flat_map(|p| p.records_by_offset.values());
         all.cloned().collect()
+    }
+}
+
+impl PartitionState {
+    pub(super) fn leader_time(&self, now: Timestamp) -> Timestamp {
+        Timestamp(now.0.saturating_add(self.leader_ahead_ms))
     }
 }
