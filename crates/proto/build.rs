@@ -8,6 +8,7 @@ use prost::Message as _;
 fn main() -> Result<(), Box<dyn Error>> {
     let files = [
         "proto/waypost/v1/announcement.proto",
+        "proto/waypost/v1/config.proto",
         "proto/waypost/v1/gateway.proto",
         "proto/indis/indis.proto",
     ];

@@ -137,6 +137,7 @@ impl DefinitionInput {
                 name: name.clone(),
                 document,
                 stat,
+                author: "".into(),
             }),
             Self::Service {
                 name,
@@ -149,6 +150,7 @@ impl DefinitionInput {
                 path: path.clone(),
                 document,
                 stat,
+                author: "".into(),
             }),
         }
     }

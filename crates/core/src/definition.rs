@@ -1,5 +1,7 @@
 //! Service and cluster definitions: D2 properties in D2's own spelling, kept as bytes.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use crate::name::{ClusterName, NameError, ServiceName};
@@ -61,6 +63,8 @@ pub struct ClusterDefinition {
     pub document: Bytes,
     /// When it was written, how often.
     pub stat: DefinitionStat,
+    /// Who wrote it last; empty where nobody said so. Not served to clients.
+    pub author: Arc<str>,
 }
 
 /// The definition of a service.
@@ -76,6 +80,8 @@ pub struct ServiceDefinition {
     pub document: Bytes,
     /// When it was written, how often.
     pub stat: DefinitionStat,
+    /// Who wrote it last; empty where nobody said so. Not served to clients.
+    pub author: Arc<str>,
 }
 
 /// The history of a definition: what a D2 `Stat` is made of.

@@ -5,6 +5,7 @@
 //! other crate may depend on this one; this one depends on none of ours.
 
 pub mod announcement;
+pub mod config;
 pub mod definition;
 pub mod limits;
 pub mod locator;
@@ -17,6 +18,7 @@ pub mod source;
 pub mod time;
 
 pub use announcement::{Announcement, Health, PartitionWeights};
+pub use config::{ConfigKey, ConfigValue, Override, ReleaseScope, Replaces, Revision};
 pub use definition::{ClusterDefinition, Definition, DefinitionKey, ServiceDefinition};
 pub use locator::{EncodedResource, Interest, ResourceLocator, Subscriber, SubscriptionToken};
 pub use name::{ClusterName, InstanceKey, InstanceUri, NameError, ServiceName};

@@ -16,6 +16,15 @@ pub const ANNOUNCEMENT_BYTES_MAX: usize = 64 * 1024;
 /// Largest definition (service or cluster properties), bytes: ZooKeeper's own limit for a znode.
 pub const DEFINITION_BYTES_MAX: usize = 1024 * 1024;
 
+/// Largest value of any other record of the config topic, bytes: two names, a URI, a reason, a detail.
+pub const CONFIG_BYTES_MAX: usize = 16 * 1024;
+
+/// Longest reason of an operator's statement, bytes: a line or two, and the number of a ticket.
+pub const REASON_BYTES_MAX: usize = 1024;
+
+/// Longest name of whoever states something, bytes: a user and a fully qualified host name.
+pub const AUTHOR_BYTES_MAX: usize = 320;
+
 /// D2 partitions that one announcement may name. Real clusters use tens.
 pub const D2_PARTITIONS_MAX: usize = 4096;
 

@@ -9,6 +9,7 @@ use waypost_core::{
 use waypost_proto::definition::decode;
 
 use crate::event::{FoldEvent, Outcome, RejectReason};
+use crate::lane::Sameness;
 use crate::limits::DELETED_DEFINITIONS_MAX;
 use crate::topic_clock::{TopicClock, reject};
 
@@ -55,6 +56,10 @@ impl ConfigFold {
     #[must_use]
     pub fn clock(&self) -> &TopicClock {
         &self.clock
+    }
+
+    pub(crate) fn clock_mut(&mut self) -> &mut TopicClock {
+        &mut self.clock
     }
 
     /// The topic has `count` partitions now.
@@ -202,6 +207,14 @@ impl ControlFold {
         &self.clock
     }
 
+    pub(crate) fn clock_mut(&mut self) -> &mut TopicClock {
+        &mut self.clock
+    }
+
+    /// Nothing of this topic is served yet, so a replay leaves nothing behind.
+    #[expect(clippy::unused_self, clippy::needless_pass_by_ref_mut, reason = "as the other folds")]
+    pub(crate) fn adopt_missing(&mut self, _: &Self, _: Sameness, _: &mut Vec<FoldEvent>) {}
+
     /// The topic has `count` partitions now.
     pub fn set_partitions(&mut self, count: u32) {
         self.clock.set_partitions(count);
@@ -246,6 +259,7 @@ mod tests {
             name: name(),
             document: Bytes::from_static(document.as_bytes()),
             stat: DefinitionStat::default(),
+            author: "".into(),
         })
     }
 

@@ -97,6 +97,31 @@ impl pb::gateway_server::Gateway for Gateway {
         self.metrics.on_request("delete", &result);
         result.map(Response::new)
     }
+
+    async fn set(&self, _: Request<pb::SetRequest>) -> Result<Response<pb::SetResponse>, Status> {
+        Err(Status::unimplemented("this release does not offer it yet"))
+    }
+
+    async fn evict(
+        &self,
+        _: Request<pb::EvictRequest>,
+    ) -> Result<Response<pb::EvictResponse>, Status> {
+        Err(Status::unimplemented("this release does not offer it yet"))
+    }
+
+    async fn release(
+        &self,
+        _: Request<pb::ReleaseRequest>,
+    ) -> Result<Response<pb::ReleaseResponse>, Status> {
+        Err(Status::unimplemented("this release does not offer it yet"))
+    }
+
+    async fn restore(
+        &self,
+        _: Request<pb::RestoreRequest>,
+    ) -> Result<Response<pb::RestoreResponse>, Status> {
+        Err(Status::unimplemented("this release does not offer it yet"))
+    }
 }
 
 /// How an error of the log looks to a caller: `UNAVAILABLE` is worth another try, the rest is not.

@@ -48,6 +48,7 @@ pub fn decode(key: &DefinitionKey, value: &[u8]) -> Result<Definition, Definitio
                 name: name.clone(),
                 document: m.document,
                 stat,
+                author: m.author.into(),
             }))
         }
         DefinitionKey::Service(name) if name.as_str() == m.name => {
@@ -57,6 +58,7 @@ pub fn decode(key: &DefinitionKey, value: &[u8]) -> Result<Definition, Definitio
                 path: m.path,
                 document: m.document,
                 stat,
+                author: m.author.into(),
             }))
         }
         _ => Err(DefinitionError::OtherName(m.name)),
@@ -67,32 +69,28 @@ pub fn decode(key: &DefinitionKey, value: &[u8]) -> Result<Definition, Definitio
 #[must_use]
 pub fn encode(definition: &Definition) -> Bytes {
     let message = match definition {
-        Definition::Cluster(c) => mk_message(c.name.as_str(), "", "", &c.document, c.stat),
-        Definition::Service(s) => mk_message(
-            s.name.as_str(),
-            s.cluster.as_str(),
-            &s.path,
-            &s.document,
-            s.stat,
-        ),
+        Definition::Cluster(c) => pb::Definition {
+            name: c.name.to_string(),
+            author: c.author.to_string(),
+            ..mk_message(&c.document, c.stat)
+        },
+        Definition::Service(s) => pb::Definition {
+            name: s.name.to_string(),
+            cluster: s.cluster.to_string(),
+            path: s.path.clone(),
+            author: s.author.to_string(),
+            ..mk_message(&s.document, s.stat)
+        },
     };
     message.encode_to_vec().into()
 }
 
-fn mk_message(
-    name: &str,
-    cluster: &str,
-    path: &str,
-    document: &Bytes,
-    stat: DefinitionStat,
-) -> pb::Definition {
+fn mk_message(document: &Bytes, stat: DefinitionStat) -> pb::Definition {
     pb::Definition {
-        name: name.to_owned(),
-        cluster: cluster.to_owned(),
-        path: path.to_owned(),
         document: document.clone(),
         created_ms: stat.created.0,
         modified_ms: stat.modified.0,
         revision: stat.revision,
+        ..pb::Definition::default()
     }
 }

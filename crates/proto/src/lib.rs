@@ -1,6 +1,7 @@
 //! Generated messages, and the only mapping between what is on the wire and `waypost-core`.
 
 pub mod announcement;
+pub mod config;
 pub mod definition;
 pub mod encoded;
 

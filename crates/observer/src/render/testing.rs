@@ -20,6 +20,7 @@ pub(crate) fn mk_cluster(name: &str, document: &str, stat: DefinitionStat) -> Cl
         name: ClusterName::parse(name).unwrap(),
         document: Bytes::copy_from_slice(document.as_bytes()),
         stat,
+        author: "".into(),
     }
 }
 
@@ -30,5 +31,6 @@ pub(crate) fn mk_service(name: &str, cluster: &str, document: &str) -> ServiceDe
         path: String::new(),
         document: Bytes::copy_from_slice(document.as_bytes()),
         stat: DefinitionStat::default(),
+        author: "".into(),
     }
 }

@@ -120,6 +120,7 @@ pub(crate) fn define_cluster(name: &str, document: Option<&str>) -> StoreInput {
             name: cluster_name(name),
             document: Bytes::copy_from_slice(document.as_bytes()),
             stat: DefinitionStat::default(),
+            author: "".into(),
         }),
     }
 }
@@ -133,6 +134,7 @@ pub(crate) fn define_service(name: &str, cluster: Option<&str>) -> StoreInput {
             path: String::new(),
             document: Bytes::new(),
             stat: DefinitionStat::default(),
+            author: "".into(),
         }),
     }
 }
