@@ -6,6 +6,7 @@ use waypost_core::record::{KeeperId, TickRef};
 use waypost_core::time::millis;
 use waypost_core::{Headers, LogTime, Offset, Timestamp};
 
+use crate::continuity::{Discontinuity, Trail};
 use crate::limits::{LOG_TIME_MAX, TICK_HISTORY, TICK_STEP_MAX};
 
 /// A moment in one partition: how many ticks had been read. Age counts from the first tick after it.
@@ -25,6 +26,7 @@ pub struct PartitionClock {
     missed_to: Option<Offset>,
     unbroken_since: LogTime,
     is_unbroken: bool,
+    trail: Trail,
 }
 
 /// The tick that was read last.
@@ -117,14 +119,52 @@ impl PartitionClock {
         if offset < self.position {
             return false;
         }
+        self.trail.enter(self.position, offset);
         self.position = offset.next();
         self.last_append = Some(append_time);
+        self.trail.stand(self.position, self.last_append);
         true
     }
 
     /// Nothing stands between the position and `position` (compacted away).
     pub(crate) fn advance_to(&mut self, position: Offset) {
-        self.position = self.position.max(position);
+        if position > self.position {
+            self.trail.enter(self.position, position);
+            self.position = position;
+        }
+        self.trail.caught_up(position);
+        self.trail.stand(self.position, self.last_append);
+    }
+
+    /// The log says that the partition ends at `end`; whether that is below what was read when it
+    /// was asked.
+    pub(crate) fn on_end(&mut self, end: Offset) -> bool {
+        let is_below = self.trail.on_end(end, self.position);
+        self.trail.stand(self.position, self.last_append);
+        is_below
+    }
+
+    /// Whether a record at `offset` was there already when this reading began: what it says of the
+    /// log's identity and order raises no alarm.
+    pub(crate) fn is_below_floor(&self, offset: Offset) -> bool {
+        self.trail.is_below_floor(offset)
+    }
+
+    /// Whether the record read last stands so long after the moment when everything was read that
+    /// tombstones between the two may be gone.
+    pub(crate) fn lost_tombstones(&self, kept_ms: i64) -> bool {
+        let last = self.last_append;
+        last.is_some_and(|last| self.trail.lost_tombstones(last, kept_ms))
+    }
+
+    /// Whether the tick at `at`, which names `prev` as the one before it, stands in the log that was
+    /// read here up to now. Remembers it for the ticks that follow.
+    pub(crate) fn follow_tick(
+        &mut self,
+        at: TickRef,
+        prev: Option<TickRef>,
+    ) -> Option<Discontinuity> {
+        self.trail.follow_tick(at, prev)
     }
 
     /// Reads a tick. Its writer stood at `time` when it wrote it.

@@ -95,6 +95,38 @@ impl ConfigFold {
         held.filter_map(|(key, held)| held.definition.as_ref().map(|d| (key, d)))
     }
 
+    /// Takes the place of `old` after a whole replay. What another or a shorter log lacks is left as
+    /// it is served.
+    pub(crate) fn adopt_missing(
+        &mut self,
+        old: &Self,
+        sameness: Sameness,
+        events: &mut Vec<FoldEvent>,
+    ) {
+        for (key, held) in &self.by_key {
+            let before = old.by_key.get(key).and_then(|h| h.definition.as_ref());
+            if before != held.definition.as_ref() {
+                events.push(FoldEvent::Definition {
+                    key: key.clone(),
+                    input: to_store_input(key, held.definition.clone()),
+                    partition: held.partition,
+                    offset: held.offset,
+                });
+            }
+        }
+        for (key, held) in &old.by_key {
+            let is_missing = !self.by_key.contains_key(key) && held.definition.is_some();
+            if is_missing && sameness == Sameness::Same {
+                events.push(FoldEvent::Definition {
+                    key: key.clone(),
+                    input: to_store_input(key, None),
+                    partition: held.partition,
+                    offset: held.offset,
+                });
+            }
+        }
+    }
+
     fn apply_new(
         &mut self,
         record: &Record,
@@ -212,7 +244,11 @@ impl ControlFold {
     }
 
     /// Nothing of this topic is served yet, so a replay leaves nothing behind.
-    #[expect(clippy::unused_self, clippy::needless_pass_by_ref_mut, reason = "as the other folds")]
+    #[expect(
+        clippy::unused_self,
+        clippy::needless_pass_by_ref_mut,
+        reason = "as the other folds"
+    )]
     pub(crate) fn adopt_missing(&mut self, _: &Self, _: Sameness, _: &mut Vec<FoldEvent>) {}
 
     /// The topic has `count` partitions now.

@@ -13,6 +13,9 @@ use waypost_core::{
 use waypost_proto::announcement::AnnouncementError;
 use waypost_proto::definition::DefinitionError;
 
+use crate::continuity::Discontinuity;
+use crate::lane::Sameness;
+
 /// What became of one record. Every record has exactly one outcome, so whoever wrote it can be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -106,6 +109,23 @@ pub enum FoldEvent {
         /// The identity that it replaces, where it says so.
         follows: Option<LogIdentity>,
     },
+    /// A position is not continued: the topic is read again from its beginning, and what is served
+    /// stays until that is done.
+    Discontinued {
+        /// Which topic.
+        topic: Topic,
+        /// Where it was noticed.
+        partition: PartitionId,
+        /// Why.
+        cause: Discontinuity,
+    },
+    /// A topic was read again. What is served differently since came as events of its own.
+    Replayed {
+        /// Which topic.
+        topic: Topic,
+        /// What was found.
+        sameness: Sameness,
+    },
     /// A definition was written or deleted (config topic only).
     Definition {
         /// Which one.
@@ -145,6 +165,8 @@ pub enum GoneCause {
     Expired,
     /// An operator, or a producer without order data, removed it.
     Purged,
+    /// It left while this Observer did not follow the log, which keeps no trace of how.
+    Missed,
 }
 
 impl GoneCause {
@@ -155,6 +177,7 @@ impl GoneCause {
             Self::Withdrawn => "withdrawn",
             Self::Expired => "expired",
             Self::Purged => "purged",
+            Self::Missed => "missed",
         }
     }
 }

@@ -57,10 +57,10 @@ impl FoldSettings {
 pub struct Fold {
     settings: FoldSettings,
     /// How many partitions the log says there are; 0 until it has said so.
-    partition_count: u32,
-    clock: TopicClock,
-    partitions: Vec<PartitionFold>,
-    names: ClusterNames,
+    pub(crate) partition_count: u32,
+    pub(crate) clock: TopicClock,
+    pub(crate) partitions: Vec<PartitionFold>,
+    pub(crate) names: ClusterNames,
     counters: Counters,
 }
 
@@ -116,6 +116,16 @@ impl Fold {
         &self.clock
     }
 
+    pub(crate) fn clock_mut(&mut self) -> &mut TopicClock {
+        &mut self.clock
+    }
+
+    /// Live instances that this log has not confirmed yet.
+    #[must_use]
+    pub fn unconfirmed_count(&self) -> usize {
+        self.partitions.iter().map(PartitionFold::unconfirmed).sum()
+    }
+
     /// A live instance.
     #[must_use]
     pub fn find(&self, key: &InstanceKey) -> Option<InstanceView> {
@@ -125,17 +135,8 @@ impl Fold {
 
     /// Every live instance, in no order.
     pub fn iter(&self) -> impl Iterator<Item = InstanceView> {
-        self.partitions.iter().flat_map(move |partition| {
-            partition.keys.iter().filter_map(move |state| {
-                if copies::exist(&self.partitions, &state.key) {
-                    let standing = copies::find_standing(&self.partitions, &state.key)?;
-                    return (standing.0 == partition.id)
-                        .then(|| self.view(partition.id, state))
-                        .flatten();
-                }
-                self.view(partition.id, state)
-            })
-        })
+        let standing = self.standing();
+        standing.filter_map(|(partition, state)| self.view(partition, state))
     }
 
     /// Live instances (a key announced in two partitions counts twice).
@@ -222,6 +223,23 @@ impl Fold {
     pub fn burials_due(&self, partition: PartitionId) -> impl Iterator<Item = BurialDue> {
         let pair = self.pair(partition).into_iter();
         pair.flat_map(|(fold, _)| fold.burials_due())
+    }
+
+    /// Of every key the copy that stands, live or gone.
+    pub(crate) fn standing_states(&self) -> impl Iterator<Item = &KeyState> {
+        self.standing().map(|(_, state)| state)
+    }
+
+    fn standing(&self) -> impl Iterator<Item = (PartitionId, &KeyState)> {
+        self.partitions.iter().flat_map(move |partition| {
+            partition.keys.iter().filter_map(move |state| {
+                if copies::exist(&self.partitions, &state.key) {
+                    let (standing, _) = copies::find_standing(&self.partitions, &state.key)?;
+                    return (standing == partition.id).then_some((partition.id, state));
+                }
+                Some((partition.id, state))
+            })
+        })
     }
 
     fn make_partitions(&mut self, count: u32) {

@@ -18,7 +18,8 @@ use crate::config_fold::{ConfigFold, ControlFold};
 use crate::event::Tick;
 use crate::fold::Fold;
 use crate::limits::{
-    METADATA_AGE_MAX, PAUSE_NOTICED, SLOW_TICK_INTERVAL, TICK_IN_FLIGHT_MAX, TICK_INTERVAL,
+    METADATA_AGE_MAX, PAUSE_NOTICED, SLOW_TICK_INTERVAL, TAKEOVER_MISSED_TICKS, TICK_IN_FLIGHT_MAX,
+    TICK_INTERVAL,
 };
 use crate::records;
 use crate::topic_clock::TopicClock;
@@ -52,6 +53,18 @@ impl Default for KeeperSettings {
             tick_interval: TICK_INTERVAL,
             slow_tick_interval: SLOW_TICK_INTERVAL,
         }
+    }
+}
+
+impl KeeperSettings {
+    /// How long it may be since a topic's tick was read before the log is suspected to be another:
+    /// the ticks after which another Observer takes over.
+    pub(crate) fn trust_in_ticks(&self, topic: Topic) -> Duration {
+        let interval = match topic {
+            Topic::Announcements => self.tick_interval,
+            Topic::Config | Topic::Control => self.slow_tick_interval,
+        };
+        interval.saturating_mul(TAKEOVER_MISSED_TICKS)
     }
 }
 
@@ -273,7 +286,11 @@ impl Keeper {
         if clock.identity().is_none() {
             let place = (topic, PartitionId(0), RecordKind::Identity);
             if self.may_send(place, interval, now) {
-                due.push(records::identity(topic, self.new_identity(topic), None));
+                due.push(records::identity(
+                    topic,
+                    self.new_identity(topic, None),
+                    None,
+                ));
             }
             return;
         }
@@ -317,8 +334,10 @@ impl Keeper {
     }
 
     /// As random as this Observer's own id, and another one for each topic.
-    fn new_identity(&self, topic: Topic) -> LogIdentity {
-        let seed = [&self.id.0.to_le_bytes(), topic.suffix().as_bytes()].concat();
+    pub(crate) fn new_identity(&self, topic: Topic, follows: Option<LogIdentity>) -> LogIdentity {
+        let follows = follows.map_or(0, |old| old.0).to_le_bytes();
+        let id = self.id.0.to_le_bytes();
+        let seed = [&id, &follows, topic.suffix().as_bytes()].concat();
         LogIdentity(xxh3_64(&seed))
     }
 }

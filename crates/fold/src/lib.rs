@@ -35,6 +35,7 @@
 
 pub mod clock;
 mod config_fold;
+mod continuity;
 mod copies;
 mod digest;
 mod event;
@@ -42,17 +43,21 @@ mod fold;
 mod keeper;
 mod key_state;
 mod key_table;
+mod lane;
 pub mod limits;
 mod loading;
+mod merge;
 mod order;
 mod partition_fold;
 pub mod records;
+mod replica;
 mod rules;
 mod topic_clock;
 mod view;
 mod wheel;
 
 pub use config_fold::{ConfigFold, ControlFold, Held};
+pub use continuity::Discontinuity;
 pub use digest::{BucketDigests, BucketPage, DigestedKey, PartitionDigests, bucket_of};
 pub use event::{
     Confirmation, FoldEvent, GoneCause, Life, Outcome, Refusal, RefusalReason, RejectReason, Tick,
@@ -60,7 +65,9 @@ pub use event::{
 };
 pub use fold::{Fold, FoldSettings};
 pub use keeper::{Access, Keeper, KeeperSettings, Logs, Role};
+pub use lane::Sameness;
 pub use loading::{Loading, Missing};
 pub use partition_fold::{BurialDue, Overdue};
+pub use replica::{Replica, ReplicaSettings, Request};
 pub use topic_clock::TopicClock;
 pub use view::{Counters, InstanceView, PartitionView};

@@ -37,6 +37,28 @@ pub const METADATA_AGE_MAX: Duration = Duration::from_secs(10);
 /// then takes a few seconds to write, and never floods the queue in front of the log.
 pub const WRITES_PER_PARTITION_MAX: usize = 1000;
 
+/// Percent of a cluster that may expire within [`CAP_WINDOW`]: a rack or an availability zone of five
+/// may die, a registry that goes mad may not empty a cluster.
+pub const CAP_CLUSTER_PERCENT: u32 = 20;
+
+/// Clusters of as many instances are not capped: a fifth of them is two, and they come and go whole.
+pub const CAP_CLUSTER_LARGER_THAN: u32 = 10;
+
+/// Percent of the fleet that may expire within [`CAP_WINDOW`]: what ends more than that at once is
+/// most likely between the fleet and the log.
+pub const CAP_FLEET_PERCENT: u32 = 5;
+
+/// Fleets of as many instances are not capped: a twentieth of them is a handful.
+pub const CAP_FLEET_LARGER_THAN: u32 = 200;
+
+/// For how long an expire counts: the dead of one event fall silent within a heartbeat interval of
+/// each other, which is less than this at the default time-to-live.
+pub const CAP_WINDOW: Duration = Duration::from_secs(60);
+
+/// Expires within the window that are remembered per partition, the oldest go first: more than the
+/// cap of a fleet of ten million lets go in 32 partitions (about 8 MiB).
+pub const EXPIRES_REMEMBERED: usize = 65_536;
+
 /// Ticks whose log time is remembered per partition: more than an hour at one a second, three times
 /// what the longest memory of the rules (four of the longest time-to-live) needs.
 pub const TICK_HISTORY: usize = 4096;
@@ -48,6 +70,13 @@ pub const TICK_DIGESTS: usize = 64;
 /// Parts that a partition's digest is made of, so that what differs is looked for among a few thousand
 /// keys and not among all: with [`TICK_DIGESTS`] of them 32 KiB per partition. A power of two.
 pub const DIGEST_BUCKETS: usize = 64;
+
+/// Ticks of a partition that are remembered one by one, to be compared with what later ticks name as
+/// their predecessor: a minute at one a second, longer than any keeper's tick is on its way.
+pub const TICKS_REMEMBERED: usize = 64;
+
+/// How long the log keeps tombstones: `delete.retention.ms` of the topics.
+pub const TOMBSTONES_KEPT: Duration = Duration::from_secs(24 * 3600);
 
 /// A tick that claims more log time than this is rejected: a hundred years. One absurd record must
 /// not push log time to where it cannot advance any more.

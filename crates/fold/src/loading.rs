@@ -18,6 +18,7 @@ pub struct Loading {
     progress: BTreeMap<(Topic, PartitionId), Progress>,
     log_time: LogTime,
     loaded: bool,
+    restarted_at: Duration,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -113,6 +114,7 @@ impl Loading {
             progress: BTreeMap::new(),
             log_time: LogTime::default(),
             loaded: false,
+            restarted_at: Duration::ZERO,
         }
     }
 
@@ -163,6 +165,23 @@ impl Loading {
         self.settle();
     }
 
+    /// A topic is read again from its beginning. If this start is not over, it waits for the topic
+    /// anew; `now` is any monotonic time.
+    pub fn restart(&mut self, topic: Topic, now: Duration) {
+        if self.loaded {
+            return;
+        }
+        if let Some(count) = self.partitions.get_mut(&topic) {
+            *count = None;
+        }
+        self.progress
+            .retain(|(restarted, _), _| *restarted != topic);
+        if topic == Topic::Announcements {
+            self.log_time = LogTime::default();
+        }
+        self.restarted_at = now;
+    }
+
     /// Whether everything was reached.
     #[must_use]
     pub fn is_loaded(&self) -> bool {
@@ -188,7 +207,8 @@ impl Loading {
         for (place, progress) in &mut self.progress {
             let since = progress
                 .moved_at
-                .max(progress.nudged_at.unwrap_or_default());
+                .max(progress.nudged_at.unwrap_or_default())
+                .max(self.restarted_at);
             let behind = progress.end.is_some() && progress.is_behind();
             if behind && now.saturating_sub(since) >= STUCK_AFTER {
                 progress.nudged_at = Some(now);

@@ -216,15 +216,24 @@ impl PartitionFold {
 
     /// An instance of the log that was here before: it stands, whatever this log has said of it, and
     /// waits to be confirmed from now on.
-    pub(crate) fn insert_unconfirmed(&mut self, key: NewKey, old: &Live, clock: &PartitionClock) {
+    pub(crate) fn insert_unconfirmed(
+        &mut self,
+        key: &InstanceKey,
+        old: &Live,
+        clock: &PartitionClock,
+        names: &mut ClusterNames,
+    ) {
         let at = Place {
             offset: Offset::NONE,
             append_time: clock.last_append().unwrap_or(Timestamp(0)),
             mark: clock.mark(),
         };
         let live = Live::unconfirmed(old.life, old.value.clone(), old.ttl_ms, at);
-        let slot = match self.keys.find(KeyParts::of(&key.key)) {
-            None => self.insert(key, Standing::Live(live)),
+        let slot = match self.keys.find(KeyParts::of(key)) {
+            None => {
+                let key = names.intern(key.clone());
+                self.insert(NewKey { key, stray: false }, Standing::Live(live))
+            }
             Some(slot) => {
                 let state = self.keys.get_mut(slot).filter(|s| s.live().is_none());
                 let Some(state) = state else {

@@ -4,6 +4,7 @@ use waypost_core::record::{IDENTITY_KEY, LogIdentity, TICK_KEY, TickRef};
 use waypost_core::{LogTime, Offset, PartitionId, Record, RecordKind, Topic};
 
 use crate::clock::{PartitionClock, is_plausible};
+use crate::continuity::{Alarm, Discontinuity};
 use crate::event::{FoldEvent, Outcome, RejectReason, Tick, VoidReason};
 
 /// Positions, log time and identity of one topic.
@@ -11,7 +12,12 @@ use crate::event::{FoldEvent, Outcome, RejectReason, Tick, VoidReason};
 pub struct TopicClock {
     topic: Topic,
     identity: Option<LogIdentity>,
+    /// Where the identity record stands in partition 0.
+    identity_at: Option<Offset>,
+    own_name: Option<LogIdentity>,
     partitions: Vec<PartitionClock>,
+    /// The first sign since the last question that a position is not continued.
+    alarm: Option<Alarm>,
 }
 
 impl TopicClock {
@@ -21,7 +27,10 @@ impl TopicClock {
         Self {
             topic,
             identity: None,
+            identity_at: None,
+            own_name: None,
             partitions: Vec::new(),
+            alarm: None,
         }
     }
 
@@ -35,6 +44,12 @@ impl TopicClock {
     #[must_use]
     pub fn identity(&self) -> Option<LogIdentity> {
         self.identity
+    }
+
+    /// Where its identity record stands in partition 0.
+    #[must_use]
+    pub fn identity_at(&self) -> Option<Offset> {
+        self.identity_at
     }
 
     /// How many partitions are known.
@@ -81,6 +96,26 @@ impl TopicClock {
             .enter(record.offset, record.append_time)
     }
 
+    /// The log says that a partition ends at `end`; whether that is below what was read when it was
+    /// asked.
+    pub(crate) fn on_end(&mut self, partition: PartitionId, end: Offset) -> bool {
+        self.partition(partition).on_end(end)
+    }
+
+    /// An identity that is no surprise: this Observer itself writes it.
+    pub(crate) fn set_own_name(&mut self, name: Option<LogIdentity>) {
+        self.own_name = name;
+    }
+
+    /// What was found since the last question.
+    pub(crate) fn take_alarm(&mut self) -> Option<Alarm> {
+        self.alarm.take()
+    }
+
+    fn raise(&mut self, partition: PartitionId, cause: Discontinuity) {
+        self.alarm.get_or_insert(Alarm { partition, cause });
+    }
+
     /// Nothing stands between the position and `position` (compacted away).
     pub(crate) fn advance_to(&mut self, partition: PartitionId, position: Offset) {
         self.partition(partition).advance_to(position);
@@ -118,9 +153,19 @@ impl TopicClock {
             let reason = "a tick with more than a hundred years of log time";
             return reject(self.topic, record, RejectReason::Form(reason), events);
         }
+        let at = TickRef {
+            offset: record.offset,
+            append_time: record.append_time,
+        };
+        let prev = headers.prev;
+        let clock = self.partition(record.partition);
+        let is_old = clock.is_below_floor(record.offset);
+        let broken = clock.follow_tick(at, prev);
         if let (Some(ours), Some(theirs)) = (self.identity, headers.log)
             && ours != theirs
+            && !is_old
         {
+            self.raise(record.partition, Discontinuity::OtherLog(theirs));
             let reason = VoidReason::OtherLog(theirs);
             events.push(FoldEvent::Void {
                 topic: self.topic,
@@ -131,10 +176,9 @@ impl TopicClock {
             });
             return Outcome::Void(reason);
         }
-        let at = TickRef {
-            offset: record.offset,
-            append_time: record.append_time,
-        };
+        if let Some(cause) = broken {
+            self.raise(record.partition, cause);
+        }
         let clock = self.partition(record.partition);
         clock.tick(at, keeper, headers);
         let log_time = clock.log_time();
@@ -159,7 +203,16 @@ impl TopicClock {
             let reason = "an identity record outside partition 0";
             return reject(self.topic, record, RejectReason::Form(reason), events);
         }
+        let is_old = self
+            .partition(record.partition)
+            .is_below_floor(record.offset);
+        let is_known = [self.identity, self.own_name].contains(&Some(identity));
+        if !is_old && !is_known && self.identity.is_some() {
+            self.raise(record.partition, Discontinuity::Renamed(identity));
+            return Outcome::Control;
+        }
         self.identity = Some(identity);
+        self.identity_at = Some(record.offset);
         events.push(FoldEvent::Identity {
             topic: self.topic,
             identity,
