@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use crate::config::Override;
 use crate::definition::{ClusterDefinition, ServiceDefinition};
 use crate::name::{ClusterName, InstanceKey, ServiceName};
 
@@ -56,5 +57,12 @@ pub enum StoreInput {
         name: ServiceName,
         /// Its definition, or deleted.
         value: Option<ServiceDefinition>,
+    },
+    /// What stands above an instance's announcements.
+    Override {
+        /// Which instance; it need not exist.
+        key: InstanceKey,
+        /// What was set, or cleared.
+        value: Option<Override>,
     },
 }

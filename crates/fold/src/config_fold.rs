@@ -1,38 +1,81 @@
-//! The folds of the config and control topics: the last record of a key always stands.
+//! The folds of the config and control topics: the last record of a key always stands
+//! (docs/announcement-log.md, "The config topic").
 
-use std::collections::{HashMap, VecDeque};
+mod adopt;
+mod conflict;
+mod control;
+#[cfg(test)]
+mod tests;
 
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
+use waypost_core::config::{ConfigKey, ConfigValue, JournalEntry, JournalKey, Replaces};
 use waypost_core::{
-    Definition, DefinitionKey, Offset, PartitionId, Record, RecordKind, StoreInput, Timestamp,
-    Topic,
+    ClusterName, Definition, DefinitionKey, InstanceKey, Offset, Override, PartitionId, Record,
+    RecordKind, ReleaseScope, Revision, StoreInput, Timestamp, Topic,
 };
-use waypost_proto::definition::decode;
+use waypost_proto::config::decode;
 
 use crate::event::{FoldEvent, Outcome, RejectReason};
-use crate::lane::Sameness;
-use crate::limits::DELETED_DEFINITIONS_MAX;
+use crate::limits::{
+    CONFLICTS_HELD_MAX, DELETED_DEFINITIONS_MAX, JOURNAL_HELD_MAX, OVERRIDES_HELD_MAX,
+    STATEMENTS_HELD_MAX,
+};
 use crate::topic_clock::{TopicClock, reject};
 
-/// Definitions of services and clusters, as the config topic states them.
+pub use conflict::{Conflict, Overwritten};
+pub use control::ControlFold;
+
+/// Definitions, overrides and the statements of operators, as the config topic holds them.
 #[derive(Clone, Debug)]
 pub struct ConfigFold {
     clock: TopicClock,
-    by_key: HashMap<DefinitionKey, Held>,
-    /// Deleted keys, oldest first.
-    deleted: VecDeque<(DefinitionKey, Offset)>,
+    by_key: HashMap<ConfigKey, Held>,
+    overrides: usize,
+    /// Deleted definitions and overrides, oldest first.
+    deleted: VecDeque<(ConfigKey, Offset)>,
+    /// Evictions and releases, oldest first.
+    statements: VecDeque<(ConfigKey, Offset)>,
+    journal: BTreeSet<JournalKey>,
+    /// The last few, oldest first.
+    conflicts: VecDeque<Arc<Conflict>>,
+    conflicts_total: u64,
 }
 
 /// The last record of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// The definition; `None` if the record deletes it.
-    pub definition: Option<Definition>,
+    /// What it says; `None` if the record deletes it.
+    pub value: Option<ConfigValue>,
     /// Where the record stands.
     pub partition: PartitionId,
     /// Where the record stands: the revision that a change must name.
     pub offset: Offset,
     /// When the log took it.
     pub append_time: Timestamp,
+    /// What the record replaces, where it says so.
+    pub replaces: Option<Replaces>,
+    /// Whether this log has it.
+    pub origin: Origin,
+    /// What it overwrote without having seen it.
+    pub conflict: Option<Arc<Conflict>>,
+}
+
+/// Whether the log that is read now has a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// It has.
+    Log,
+    /// It was read from another log, or from this one before it was cut, and is kept until an
+    /// operator restores or forgets it. Where it stood means nothing any more.
+    Orphaned,
+}
+
+impl Held {
+    fn is_live(&self) -> bool {
+        self.value.is_some()
+    }
 }
 
 impl Default for ConfigFold {
@@ -41,6 +84,7 @@ impl Default for ConfigFold {
     }
 }
 
+/// Reading what is held.
 impl ConfigFold {
     /// Nothing read yet.
     #[must_use]
@@ -48,7 +92,12 @@ impl ConfigFold {
         Self {
             clock: TopicClock::new(Topic::Config),
             by_key: HashMap::new(),
+            overrides: 0,
             deleted: VecDeque::new(),
+            statements: VecDeque::new(),
+            journal: BTreeSet::new(),
+            conflicts: VecDeque::new(),
+            conflicts_total: 0,
         }
     }
 
@@ -62,6 +111,81 @@ impl ConfigFold {
         &mut self.clock
     }
 
+    /// The last record of `key`, a deletion included.
+    #[must_use]
+    pub fn find(&self, key: &ConfigKey) -> Option<&Held> {
+        self.by_key.get(key)
+    }
+
+    /// The revision that a change of `key` must name; `None` where it has no record in this log.
+    #[must_use]
+    pub fn find_revision(&self, key: &ConfigKey) -> Option<Revision> {
+        let held = self.find(key).filter(|held| held.origin == Origin::Log)?;
+        Some(Revision {
+            offset: held.offset,
+            log: self.clock.identity(),
+        })
+    }
+
+    /// Every definition that exists.
+    pub fn definitions(&self) -> impl Iterator<Item = (&DefinitionKey, &Definition)> {
+        self.by_key
+            .iter()
+            .filter_map(|(key, held)| match (key, &held.value) {
+                (ConfigKey::Definition(key), Some(ConfigValue::Definition(d))) => Some((key, d)),
+                _ => None,
+            })
+    }
+
+    /// Every override that stands.
+    pub fn overrides(&self) -> impl Iterator<Item = (&InstanceKey, &Override)> {
+        self.by_key.values().filter_map(|held| match &held.value {
+            Some(ConfigValue::Override(o)) => Some((&o.instance, o)),
+            _ => None,
+        })
+    }
+
+    /// What the journal holds, youngest first.
+    pub fn journal(&self) -> impl Iterator<Item = (JournalKey, &JournalEntry)> {
+        let keys = self.journal.iter().rev();
+        keys.filter_map(|key| match &self.find(&ConfigKey::Journal(*key))?.value {
+            Some(ConfigValue::Journal(entry)) => Some((*key, entry)),
+            _ => None,
+        })
+    }
+
+    /// Records that overwrote what their writers had not seen, youngest first: the last few.
+    pub fn conflicts(&self) -> impl Iterator<Item = &Arc<Conflict>> {
+        self.conflicts.iter().rev()
+    }
+
+    /// How many such records were read.
+    #[must_use]
+    pub fn conflicts_total(&self) -> u64 {
+        self.conflicts_total
+    }
+
+    /// Records that the log does not hold and that are kept until an operator decides.
+    pub fn orphans(&self) -> impl Iterator<Item = (&ConfigKey, &Held)> {
+        let held = self.by_key.iter();
+        held.filter(|(_, held)| held.origin == Origin::Orphaned)
+    }
+
+    /// When the log took the younger of the cluster's release and the one of all: what was announced
+    /// last at or before that may expire whatever the cap says. `None`: there was none.
+    #[must_use]
+    pub fn released_at(&self, cluster: &ClusterName) -> Option<Timestamp> {
+        let scopes = [ReleaseScope::All, ReleaseScope::Cluster(cluster.clone())];
+        let found = scopes.map(|scope| {
+            let held = self.find(&ConfigKey::Release(scope))?;
+            (held.is_live() && held.origin == Origin::Log).then_some(held.append_time)
+        });
+        found.into_iter().flatten().max()
+    }
+}
+
+/// Reading records.
+impl ConfigFold {
     /// The topic has `count` partitions now.
     pub fn set_partitions(&mut self, count: u32) {
         self.clock.set_partitions(count);
@@ -72,7 +196,7 @@ impl ConfigFold {
         self.clock.advance_to(partition, position);
     }
 
-    /// Reads one record. A bad one is rejected alone: the definition before it stands.
+    /// Reads one record. A bad one is rejected alone: what stood before it stands.
     pub fn apply(&mut self, record: &Record, events: &mut Vec<FoldEvent>) -> Outcome {
         if !self.clock.enter(record) {
             return Outcome::AlreadyRead;
@@ -80,50 +204,6 @@ impl ConfigFold {
         match self.apply_new(record, events) {
             Ok(outcome) => outcome,
             Err(reason) => reject(Topic::Config, record, reason, events),
-        }
-    }
-
-    /// The last record of `key`, a deletion included.
-    #[must_use]
-    pub fn find(&self, key: &DefinitionKey) -> Option<&Held> {
-        self.by_key.get(key)
-    }
-
-    /// Every definition that exists.
-    pub fn iter(&self) -> impl Iterator<Item = (&DefinitionKey, &Definition)> {
-        let held = self.by_key.iter();
-        held.filter_map(|(key, held)| held.definition.as_ref().map(|d| (key, d)))
-    }
-
-    /// Takes the place of `old` after a whole replay. What another or a shorter log lacks is left as
-    /// it is served.
-    pub(crate) fn adopt_missing(
-        &mut self,
-        old: &Self,
-        sameness: Sameness,
-        events: &mut Vec<FoldEvent>,
-    ) {
-        for (key, held) in &self.by_key {
-            let before = old.by_key.get(key).and_then(|h| h.definition.as_ref());
-            if before != held.definition.as_ref() {
-                events.push(FoldEvent::Definition {
-                    key: key.clone(),
-                    input: to_store_input(key, held.definition.clone()),
-                    partition: held.partition,
-                    offset: held.offset,
-                });
-            }
-        }
-        for (key, held) in &old.by_key {
-            let is_missing = !self.by_key.contains_key(key) && held.definition.is_some();
-            if is_missing && sameness == Sameness::Same {
-                events.push(FoldEvent::Definition {
-                    key: key.clone(),
-                    input: to_store_input(key, None),
-                    partition: held.partition,
-                    offset: held.offset,
-                });
-            }
         }
     }
 
@@ -137,259 +217,145 @@ impl ConfigFold {
         if key.first() == Some(&0) || headers.kind != RecordKind::Announce {
             return Ok(self.clock.apply_reserved(record, key, headers.kind, events));
         }
-        let Some(key) = DefinitionKey::from_record_key(key).map_err(RejectReason::Key)? else {
+        let Some(key) = ConfigKey::from_record_key(key).map_err(RejectReason::Key)? else {
             return Ok(Outcome::Ignored);
         };
-        let definition = match record.value.as_deref() {
-            Some(value) => Some(decode(&key, value).map_err(RejectReason::Definition)?),
+        let value = match record.value.as_deref() {
+            Some(value) => Some(decode(&key, value).map_err(RejectReason::Config)?),
             None => None,
         };
-        Ok(self.hold(key, definition, record, events))
-    }
-
-    fn hold(
-        &mut self,
-        key: DefinitionKey,
-        definition: Option<Definition>,
-        record: &Record,
-        events: &mut Vec<FoldEvent>,
-    ) -> Outcome {
+        let is_new_override = matches!(value, Some(ConfigValue::Override(_)))
+            && !self.find(&key).is_some_and(Held::is_live);
+        if is_new_override && self.overrides >= OVERRIDES_HELD_MAX {
+            let reason = "too many overrides stand already; clear some of them";
+            return Err(RejectReason::Form(reason));
+        }
         let held = Held {
-            definition: definition.clone(),
+            value,
             partition: record.partition,
             offset: record.offset,
             append_time: record.append_time,
+            replaces: headers.replaces,
+            origin: Origin::Log,
+            conflict: None,
         };
-        if definition.is_none() {
-            self.remember_deleted(key.clone(), record.offset);
+        Ok(self.take(key, held, events))
+    }
+
+    fn take(&mut self, key: ConfigKey, mut held: Held, events: &mut Vec<FoldEvent>) -> Outcome {
+        if let Some(conflict) = self.find_conflict(&key, &held) {
+            let conflict = Arc::new(conflict);
+            self.remember_conflict(Arc::clone(&conflict));
+            events.push(FoldEvent::Conflict(Arc::clone(&conflict)));
+            held.conflict = Some(conflict);
         }
-        let before = self.by_key.insert(key.clone(), held);
-        if before.and_then(|held| held.definition) == definition {
-            return Outcome::Unchanged;
+        let before = self.find(&key).and_then(|held| held.value.as_ref());
+        let is_change = before != held.value.as_ref();
+        if is_change {
+            events.extend(to_event(&key, &held));
         }
-        events.push(FoldEvent::Definition {
-            input: to_store_input(&key, definition),
-            key,
-            partition: record.partition,
-            offset: record.offset,
-        });
-        Outcome::Changed
-    }
-
-    /// Keeps the number of deleted keys bounded: the one deleted longest ago is forgotten first.
-    fn remember_deleted(&mut self, key: DefinitionKey, offset: Offset) {
-        self.deleted.push_back((key, offset));
-        if self.deleted.len() > DELETED_DEFINITIONS_MAX
-            && let Some((oldest, deleted_at)) = self.deleted.pop_front()
-            && self
-                .by_key
-                .get(&oldest)
-                .is_some_and(|held| held.offset == deleted_at)
-        {
-            self.by_key.remove(&oldest);
-        }
-    }
-}
-
-fn to_store_input(key: &DefinitionKey, definition: Option<Definition>) -> StoreInput {
-    match (key, definition) {
-        (_, Some(Definition::Cluster(value))) => StoreInput::Cluster {
-            name: value.name.clone(),
-            value: Some(value),
-        },
-        (_, Some(Definition::Service(value))) => StoreInput::Service {
-            name: value.name.clone(),
-            value: Some(value),
-        },
-        (DefinitionKey::Cluster(name), None) => StoreInput::Cluster {
-            name: name.clone(),
-            value: None,
-        },
-        (DefinitionKey::Service(name), None) => StoreInput::Service {
-            name: name.clone(),
-            value: None,
-        },
-    }
-}
-
-/// The control topic. This release reads its ticks and identity; the rest is left to later ones.
-#[derive(Clone, Debug)]
-pub struct ControlFold {
-    clock: TopicClock,
-}
-
-impl Default for ControlFold {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl ControlFold {
-    /// Nothing read yet.
-    #[must_use]
-    pub fn new() -> Self {
-        Self {
-            clock: TopicClock::new(Topic::Control),
+        self.hold(key, held);
+        if is_change {
+            Outcome::Changed
+        } else {
+            Outcome::Unchanged
         }
     }
 
-    /// Positions, ticks and identity.
-    #[must_use]
-    pub fn clock(&self) -> &TopicClock {
-        &self.clock
-    }
-
-    pub(crate) fn clock_mut(&mut self) -> &mut TopicClock {
-        &mut self.clock
-    }
-
-    /// Nothing of this topic is served yet, so a replay leaves nothing behind.
-    #[expect(
-        clippy::unused_self,
-        clippy::needless_pass_by_ref_mut,
-        reason = "as the other folds"
-    )]
-    pub(crate) fn adopt_missing(&mut self, _: &Self, _: Sameness, _: &mut Vec<FoldEvent>) {}
-
-    /// The topic has `count` partitions now.
-    pub fn set_partitions(&mut self, count: u32) {
-        self.clock.set_partitions(count);
-    }
-
-    /// The reader stands at `position`; what lay before and was not delivered was compacted.
-    pub fn advance_to(&mut self, partition: PartitionId, position: Offset) {
-        self.clock.advance_to(partition, position);
-    }
-
-    /// Reads one record.
-    pub fn apply(&mut self, record: &Record, events: &mut Vec<FoldEvent>) -> Outcome {
-        if !self.clock.enter(record) {
-            return Outcome::AlreadyRead;
-        }
-        let reason = match (&record.headers, &record.key) {
-            (Err(e), _) => RejectReason::Header(e.clone()),
-            (Ok(_), None) => RejectReason::NoKey,
-            (Ok(headers), Some(key)) => {
-                return self.clock.apply_reserved(record, key, headers.kind, events);
+    /// Puts a record in its place and keeps what is bounded within its bounds: what was written
+    /// longest ago is forgotten first.
+    fn hold(&mut self, key: ConfigKey, held: Held) {
+        let (offset, is_live) = (held.offset, held.is_live());
+        match (&key, is_live) {
+            (ConfigKey::Journal(entry), true) => {
+                self.journal.insert(*entry);
             }
-        };
-        reject(Topic::Control, record, reason, events)
+            // Pruned by whoever wrote the journal on; nothing compares with it.
+            (ConfigKey::Journal(entry), false) => {
+                self.journal.remove(entry);
+                self.by_key.remove(&key);
+                return;
+            }
+            (ConfigKey::Eviction(_) | ConfigKey::Release(_), true) => {
+                self.statements.push_back((key.clone(), offset));
+            }
+            (_, true) => {}
+            (_, false) => self.deleted.push_back((key.clone(), offset)),
+        }
+        let is_override = matches!(key, ConfigKey::Override(_));
+        let before = self.by_key.insert(key, held);
+        if is_override {
+            let was_live = before.is_some_and(|held| held.is_live());
+            self.overrides = self.overrides + usize::from(is_live) - usize::from(was_live);
+        }
+        self.forget_beyond_bounds();
+    }
+
+    fn forget_beyond_bounds(&mut self) {
+        let queues = [
+            (&mut self.deleted, DELETED_DEFINITIONS_MAX),
+            (&mut self.statements, STATEMENTS_HELD_MAX),
+        ];
+        for (queue, max) in queues {
+            while queue.len() > max
+                && let Some((oldest, offset)) = queue.pop_front()
+            {
+                let held = self.by_key.get(&oldest);
+                if held.is_some_and(|held| held.offset == offset) {
+                    self.by_key.remove(&oldest);
+                }
+            }
+        }
+        while self.journal.len() > JOURNAL_HELD_MAX
+            && let Some(oldest) = self.journal.pop_first()
+        {
+            self.by_key.remove(&ConfigKey::Journal(oldest));
+        }
+    }
+
+    fn remember_conflict(&mut self, conflict: Arc<Conflict>) {
+        self.conflicts_total += 1;
+        if self.conflicts.len() == CONFLICTS_HELD_MAX {
+            self.conflicts.pop_front();
+        }
+        self.conflicts.push_back(conflict);
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use bytes::Bytes;
-    use waypost_core::definition::{ClusterDefinition, DefinitionStat};
-    use waypost_core::{ClusterName, Headers};
-    use waypost_proto::definition::encode;
-
-    use super::*;
-
-    fn name() -> ClusterName {
-        ClusterName::parse("greeter").unwrap()
-    }
-
-    fn mk_definition(document: &'static str) -> Definition {
-        Definition::Cluster(ClusterDefinition {
-            name: name(),
-            document: Bytes::from_static(document.as_bytes()),
-            stat: DefinitionStat::default(),
-            author: "".into(),
-        })
-    }
-
-    fn mk_record(offset: i64, key: &[u8], value: Option<Bytes>) -> Record {
-        Record {
-            partition: PartitionId(0),
-            offset: Offset(offset),
-            append_time: Timestamp(offset),
-            key: Some(Bytes::copy_from_slice(key)),
-            value,
-            headers: Ok(Headers::default()),
-        }
-    }
-
-    #[test]
-    fn the_last_record_stands_and_equal_ones_are_no_change() {
-        let key = DefinitionKey::Cluster(name());
-        let record_key = key.to_record_key();
-        let (one, two) = (mk_definition("{}"), mk_definition("{\"a\":1}"));
-        let steps = [
-            (Some(one.clone()), Outcome::Changed),
-            (Some(one), Outcome::Unchanged),
-            (Some(two), Outcome::Changed),
-            (None, Outcome::Changed),
-            (None, Outcome::Unchanged),
-        ];
-        let mut fold = ConfigFold::new();
-        for (offset, (definition, expected)) in (0..).zip(steps) {
-            let mut events = Vec::new();
-            let record = mk_record(offset, &record_key, definition.as_ref().map(encode));
-            assert_eq!(fold.apply(&record, &mut events), expected, "{offset}");
-            let held = fold.find(&key).unwrap();
-            assert_eq!(
-                (&held.definition, held.offset),
-                (&definition, Offset(offset))
-            );
-            assert_eq!(fold.iter().count(), usize::from(definition.is_some()));
-            let told = events.iter().any(|event| {
-                matches!(event, FoldEvent::Definition { input: StoreInput::Cluster { value, .. }, .. }
-                    if value.clone().map(Definition::Cluster) == definition)
-            });
-            assert_eq!(told, expected == Outcome::Changed, "{offset}");
-        }
-    }
-
-    #[test]
-    fn a_bad_record_is_rejected_alone() {
-        let key = DefinitionKey::Cluster(name());
-        let good = encode(&mk_definition("{}"));
-        let mut fold = ConfigFold::new();
-        let mut events = Vec::new();
-        fold.apply(
-            &mk_record(0, &key.to_record_key(), Some(good.clone())),
-            &mut events,
-        );
-        let noise = Some(Bytes::from_static(b"\xff\xff"));
-        let cases: [(&[u8], Option<Bytes>, &str); 4] = [
-            (&key.to_record_key(), noise.clone(), "definition"),
-            (b"cluster\0other", Some(good), "definition"),
-            (b"nothing", noise, "key"),
-            (b"cluster\0a/b", None, "key"),
-        ];
-        for (offset, (record_key, value, label)) in (1..).zip(cases) {
-            let outcome = fold.apply(&mk_record(offset, record_key, value), &mut events);
-            let Outcome::Rejected(reason) = outcome else {
-                panic!("{label}: {outcome:?}");
-            };
-            assert_eq!(reason.as_str(), label);
-        }
-        let mut keyless = mk_record(9, b"", None);
-        keyless.key = None;
-        let outcome = fold.apply(&keyless, &mut events);
-        assert_eq!(outcome, Outcome::Rejected(RejectReason::NoKey));
-        assert_eq!(
-            fold.find(&key).unwrap().offset,
-            Offset(0),
-            "what was good stands"
-        );
-        let unknown = mk_record(10, b"override\0x", None);
-        assert_eq!(fold.apply(&unknown, &mut events), Outcome::Ignored);
-    }
-
-    #[test]
-    fn deleted_names_are_remembered_up_to_a_bound() {
-        let mut fold = ConfigFold::new();
-        let mut events = Vec::new();
-        let key_of = |i| DefinitionKey::Cluster(ClusterName::parse(&format!("c{i}")).unwrap());
-        let count = DELETED_DEFINITIONS_MAX + 5;
-        for i in 0..count {
-            let offset = i64::try_from(i).unwrap();
-            let record = mk_record(offset, &key_of(i).to_record_key(), None);
-            fold.apply(&record, &mut events);
-        }
-        assert!(fold.find(&key_of(4)).is_none());
-        assert!(fold.find(&key_of(5)).is_some());
-    }
+/// What whoever serves is told of a record; nothing where it is served nowhere.
+fn to_event(key: &ConfigKey, held: &Held) -> Option<FoldEvent> {
+    let input = match (key, held.value.clone()) {
+        (_, Some(ConfigValue::Definition(Definition::Cluster(value)))) => StoreInput::Cluster {
+            name: value.name.clone(),
+            value: Some(value),
+        },
+        (_, Some(ConfigValue::Definition(Definition::Service(value)))) => StoreInput::Service {
+            name: value.name.clone(),
+            value: Some(value),
+        },
+        (_, Some(ConfigValue::Override(value))) => StoreInput::Override {
+            key: value.instance.clone(),
+            value: Some(value),
+        },
+        (ConfigKey::Definition(DefinitionKey::Cluster(name)), None) => StoreInput::Cluster {
+            name: name.clone(),
+            value: None,
+        },
+        (ConfigKey::Definition(DefinitionKey::Service(name)), None) => StoreInput::Service {
+            name: name.clone(),
+            value: None,
+        },
+        (ConfigKey::Override(instance), None) => StoreInput::Override {
+            key: instance.clone(),
+            value: None,
+        },
+        (ConfigKey::Eviction(_) | ConfigKey::Release(_) | ConfigKey::Journal(_), _)
+        | (_, Some(_)) => return None,
+    };
+    Some(FoldEvent::Config {
+        key: key.clone(),
+        input,
+        partition: held.partition,
+        offset: held.offset,
+    })
 }

@@ -7,11 +7,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use waypost_core::record::{HeaderError, KeeperId, LogIdentity};
 use waypost_core::{
-    DefinitionKey, InstanceKey, LifeId, LogTime, NameError, Offset, PartitionId, StoreInput,
-    Timestamp, Topic,
+    ConfigKey, InstanceKey, LifeId, LogTime, NameError, Offset, PartitionId, StoreInput, Timestamp,
+    Topic,
 };
 use waypost_proto::announcement::AnnouncementError;
-use waypost_proto::definition::DefinitionError;
+use waypost_proto::config::ConfigError;
+
+use crate::config_fold::Conflict;
 
 use crate::continuity::Discontinuity;
 use crate::lane::Sameness;
@@ -126,10 +128,10 @@ pub enum FoldEvent {
         /// What was found.
         sameness: Sameness,
     },
-    /// A definition was written or deleted (config topic only).
-    Definition {
+    /// A definition or an override was written or deleted (config topic only).
+    Config {
         /// Which one.
-        key: DefinitionKey,
+        key: ConfigKey,
         /// What the store is told.
         input: StoreInput,
         /// Where its record stands.
@@ -137,6 +139,8 @@ pub enum FoldEvent {
         /// Where its record stands: the revision that a change of it must name.
         offset: Offset,
     },
+    /// A record of the config topic overwrote what its writer had not seen. It stands all the same.
+    Conflict(Arc<Conflict>),
 }
 
 /// A tick as it was read.
@@ -356,9 +360,9 @@ pub enum RejectReason {
     /// A value that is no announcement.
     #[error("bad announcement: {0}")]
     Announcement(AnnouncementError),
-    /// A value that is no definition.
-    #[error("bad definition: {0}")]
-    Definition(DefinitionError),
+    /// A value of the config topic that is not what its key says.
+    #[error(transparent)]
+    Config(ConfigError),
     /// The value names another instance than the key.
     #[error("the value names {value}, the key {key}")]
     OtherInstance {
@@ -381,7 +385,8 @@ impl RejectReason {
             Self::Key(_) => "key",
             Self::Header(_) => "header",
             Self::Announcement(_) => "announcement",
-            Self::Definition(_) => "definition",
+            Self::Config(ConfigError::Definition(_)) => "definition",
+            Self::Config(_) => "config",
             Self::OtherInstance { .. } => "other_instance",
             Self::Form(_) => "form",
         }

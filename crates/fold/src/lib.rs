@@ -56,7 +56,7 @@ mod topic_clock;
 mod view;
 mod wheel;
 
-pub use config_fold::{ConfigFold, ControlFold, Held};
+pub use config_fold::{ConfigFold, Conflict, ControlFold, Held, Origin, Overwritten};
 pub use continuity::Discontinuity;
 pub use digest::{BucketDigests, BucketPage, DigestedKey, PartitionDigests, bucket_of};
 pub use event::{

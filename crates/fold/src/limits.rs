@@ -106,7 +106,21 @@ pub const STUCK_AFTER: Duration = Duration::from_secs(5);
 /// allowed, a third of the longest time-to-live, and ten seconds to arrive.
 pub const NEWBORN_GRACE: Duration = Duration::from_secs(TTL_MAX.as_secs() / 3 + 10);
 
-/// Deleted definitions whose last offset is remembered for compare-and-set; the oldest go first.
+/// Overrides that stand. Whoever writes one refuses far earlier
+/// (`waypost_announcer::limits::OVERRIDES_MAX`); this bounds the memory against one who does not.
+pub const OVERRIDES_HELD_MAX: usize = 100_000;
+
+/// Evictions and releases that are remembered for showing; those written longest ago go first.
+pub const STATEMENTS_HELD_MAX: usize = 10_000;
+
+/// Journal entries that are remembered for showing; the oldest go first.
+pub const JOURNAL_HELD_MAX: usize = 1_000;
+
+/// Records that overwrote what their writers had not seen, the last few, for showing.
+pub const CONFLICTS_HELD_MAX: usize = 100;
+
+/// Deleted definitions and overrides whose last offset is remembered for compare-and-set; the oldest
+/// go first.
 pub const DELETED_DEFINITIONS_MAX: usize = 10_000;
 
 const _: () = assert!(DIGEST_BUCKETS.is_power_of_two());

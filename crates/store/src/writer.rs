@@ -79,6 +79,8 @@ impl Writer {
                         state.set_definition(cx, value, change);
                     });
                 }
+                // Not served yet.
+                StoreInput::Override { .. } => {}
                 StoreInput::Service { name, value } => {
                     self.set_service(cx, name, value, &mut changes);
                 }

@@ -97,7 +97,11 @@ impl Ingest {
                 tracing::debug!(cluster = %key.cluster, uri = %key.uri, cause = cause.as_str(), "instance left");
                 inputs.push(StoreInput::Instance { key, value: None });
             }
-            FoldEvent::Definition { input, .. } => inputs.push(input),
+            FoldEvent::Config { input, .. } => inputs.push(input),
+            FoldEvent::Conflict(conflict) => {
+                self.metrics.on_conflict();
+                tracing::warn!("{conflict}; the last record stands");
+            }
             FoldEvent::Ticked(tick) => self.keeper.on_tick(&tick, now),
             FoldEvent::Refused { key, refusal } => {
                 self.metrics.on_refused(refusal.reason);

@@ -29,6 +29,7 @@ struct Statements {
 enum Name {
     Instance(InstanceKey),
     Definition(DefinitionKey),
+    Override(InstanceKey),
 }
 
 impl Replays {
@@ -116,8 +117,16 @@ impl Folds {
                 .collect()
             }
             Topic::Config => {
-                let definitions = self.config.iter();
-                definitions.map(|(_, d)| to_statement(d)).collect()
+                let definitions = self.config.definitions();
+                let overrides = self.config.overrides();
+                let overrides = overrides.map(|(key, o)| StoreInput::Override {
+                    key: key.clone(),
+                    value: Some(o.clone()),
+                });
+                definitions
+                    .map(|(_, d)| to_statement(d))
+                    .chain(overrides)
+                    .collect()
             }
             Topic::Control => Vec::new(),
         }
@@ -148,5 +157,6 @@ fn describe(input: &StoreInput) -> (Name, bool) {
             Name::Definition(DefinitionKey::Service(name.clone())),
             value.is_none(),
         ),
+        StoreInput::Override { key, value } => (Name::Override(key.clone()), value.is_none()),
     }
 }

@@ -37,6 +37,7 @@ pub struct IngestMetrics {
     rejected: Family<ReasonLabel, Counter>,
     gone: Family<ReasonLabel, Counter>,
     wrong_partition: Counter,
+    conflicts: Counter,
     lag_records: Family<PartitionLabels, Gauge>,
     read_errors: Family<TopicLabel, Counter>,
     replays: Family<TopicLabel, Counter>,
@@ -78,6 +79,11 @@ impl IngestMetrics {
             "ingest_wrong_partition",
             "Keys that were announced in a partition that is not their own",
             m.wrong_partition.clone(),
+        );
+        registry.register(
+            "ingest_config_conflicts",
+            "Records of the config topic that overwrote what their writers had not seen",
+            m.conflicts.clone(),
         );
         registry.register(
             "ingest_lag_records",
@@ -158,6 +164,11 @@ impl IngestMetrics {
     /// A key was announced in a partition that is not its own.
     pub fn on_wrong_partition(&self) {
         self.wrong_partition.inc();
+    }
+
+    /// A record of the config topic overwrote what its writer had not seen.
+    pub fn on_conflict(&self) {
+        self.conflicts.inc();
     }
 
     /// How many records of a partition were not read yet.
