@@ -12,6 +12,7 @@
 //!   (`application/x-ndjson`), and never ends by itself.
 
 mod catalogue;
+mod digest;
 mod dump;
 pub mod path;
 mod status;
@@ -23,6 +24,9 @@ use serde::{Deserialize, Serialize};
 pub use catalogue::{
     ClusterSummary, ClusterView, DefinitionView, HealthCounts, LogFacts, RefusedNote, ServiceView,
     SourceView, UriHealth, UriView,
+};
+pub use digest::{
+    BucketDigests, BucketKeys, DIGEST_BUCKETS, DigestedKey, Digests, PartitionDigests, TickDigest,
 };
 pub use dump::{ConfigDump, ResourceEntry};
 pub use status::{

@@ -44,6 +44,29 @@ pub fn streams() -> String {
     format!("{BASE}/streams")
 }
 
+/// The [`crate::Digests`].
+#[must_use]
+pub fn digests() -> String {
+    format!("{BASE}/digests")
+}
+
+/// The [`crate::BucketDigests`] of a partition after the tick at an offset.
+#[must_use]
+pub fn bucket_digests(partition: u32, offset: i64) -> String {
+    format!("{BASE}/digests/{partition}?offset={offset}")
+}
+
+/// One page of the [`crate::BucketKeys`] of a bucket of a partition, from the first one or after
+/// a cursor.
+#[must_use]
+pub fn bucket_keys(partition: u32, bucket: usize, after: Option<&str>) -> String {
+    let path = format!("{BASE}/digests/{partition}/keys?bucket={bucket}");
+    match after {
+        Some(cursor) => format!("{path}&after={}", encoded(cursor)),
+        None => path,
+    }
+}
+
 /// A stream of [`crate::WatchEvent`] lines.
 #[must_use]
 pub fn watch(cluster: &str) -> String {

@@ -354,6 +354,10 @@ pub(crate) struct StatusArgs {
     pub(crate) server: ServerArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+    /// Compare it with the Observers at these admin ports instead: whether they have made the same of
+    /// the log, and if not, which partition and key shows it. [default: none]
+    #[arg(long, value_name = "ADDR", num_args = 1.., value_delimiter = ',', value_parser = parse_host_port)]
+    pub(crate) compare: Vec<String>,
 }
 
 #[derive(Debug, Args)]

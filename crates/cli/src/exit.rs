@@ -1,5 +1,6 @@
 //! How commands end: exit codes and the one line of an error.
 
+use std::fmt;
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -46,6 +47,12 @@ impl Failure {
             code: 2,
             text: text.into(),
         }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
     }
 }
 

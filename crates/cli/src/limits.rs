@@ -49,3 +49,11 @@ pub(crate) const DEFINITION_FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Nesting of a definition: JSON readers stop at 128, too.
 pub(crate) const DEFINITION_DEPTH_MAX: usize = 100;
+
+/// Times that two Observers are compared whose digests differ without a key that shows it. Each time
+/// is at a newer tick; what an announcement has mended is equal then.
+pub(crate) const COMPARE_ROUNDS_MAX: usize = 3;
+
+/// Times that the keys of a bucket are read, from both sides in turn, until one is proven to differ.
+/// Two are enough unless the key was just announced; a few more bridge that.
+pub(crate) const COMPARE_LOOKS_MAX: usize = 6;

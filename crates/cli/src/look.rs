@@ -1,5 +1,6 @@
 //! The looking commands: `get`, `describe`, `watch`, `status`.
 
+mod compare;
 pub(crate) mod describe;
 pub(crate) mod get;
 mod rows;

@@ -2,6 +2,7 @@
 
 use waypost_admin_api::{LogStatus, SourceStatus, Status, path};
 
+use super::compare;
 use super::rows::word;
 use crate::admin::Admin;
 use crate::args::StatusArgs;
@@ -9,6 +10,9 @@ use crate::exit::{Exit, Failure};
 use crate::output::{self, show_age};
 
 pub(crate) async fn run(args: StatusArgs) -> Result<Exit, Failure> {
+    if !args.compare.is_empty() {
+        return compare::run(&args.server.server, &args.compare, args.output.output).await;
+    }
     let admin = Admin::new(&args.server.server);
     let status: Status = admin.get(&path::status()).await?;
     output::print(args.output.output, &status, || lines(&status).join("\n"))?;
