@@ -196,7 +196,7 @@ pub struct Override {
     pub effect: OverrideEffect,
     /// Who set it last, when and why.
     pub signed: Signed,
-    /// When it was first set, when last, how often.
+    /// When it was first set, when its effect changed last, how often.
     pub stat: DefinitionStat,
 }
 

@@ -70,7 +70,7 @@ pub fn decode(key: &ConfigKey, value: &[u8]) -> Result<ConfigValue, ConfigError>
             Ok(ConfigValue::Override(Override {
                 instance: instance.clone(),
                 effect: reader.effect(m.weight, m.drain)?,
-                signed: reader.signed(m.author, m.reason, m.modified_ms)?,
+                signed: reader.signed(m.author, m.reason, m.at_ms)?,
                 stat: DefinitionStat {
                     created: Timestamp(m.created_ms),
                     modified: Timestamp(m.modified_ms),
@@ -183,6 +183,7 @@ fn override_message(o: &Override) -> pb::Override {
         created_ms: o.stat.created.0,
         modified_ms: o.stat.modified.0,
         revision: o.stat.revision,
+        at_ms: o.signed.at.0,
     }
 }
 
@@ -307,7 +308,7 @@ mod tests {
         Signed {
             author: "ann@ops1".into(),
             reason: "INC-7: slow disk".into(),
-            at: Timestamp(5),
+            at: Timestamp(6),
         }
     }
 

@@ -5,80 +5,30 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use waypost_core::{ClusterDefinition, ClusterName, Health, InstanceUri, SourceSlot, Timestamp};
+use waypost_core::{
+    ClusterDefinition, ClusterName, Health, InstanceUri, Override, SourceSlot, Timestamp,
+};
 
 use crate::change::ClusterChange;
 use crate::inspect::{ClusterFacts, Inspector, InstanceFacts};
 use crate::limits::REMOVED_PER_CLUSTER_MAX;
 use crate::memory::RemovedNames;
 use crate::slots::Slots;
-
-/// Says which state of a cluster something was made from. Equal stamps of one cluster mean equal
-/// content; numbers are never used twice in a process and mean nothing outside of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Stamp {
-    /// Of the definition and of the set of D2 partitions.
-    pub definition: u64,
-    /// Of the instances.
-    pub instances: u64,
-}
-
-/// An instance as it is served.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServedInstance {
-    /// Its URI.
-    pub uri: InstanceUri,
-    /// Its announcement, as the bytes of the protobuf message.
-    pub value: Bytes,
-    /// Its own judgement, as the [`Inspector`] read it.
-    pub health: Health,
-    /// Where the announcement comes from.
-    pub source: SourceSlot,
-}
-
-/// A cluster without its instances.
-#[derive(Clone, Debug)]
-pub struct ClusterOutline {
-    /// Its name.
-    pub name: ClusterName,
-    /// Its definition, and whose it is. `None`: implicit.
-    pub definition: Option<(SourceSlot, Arc<ClusterDefinition>)>,
-    /// Which state this is.
-    pub stamp: Stamp,
-}
-
-/// A cluster at one moment. Instances are in the order of their URIs.
-#[derive(Clone, Debug)]
-pub struct ClusterSnapshot {
-    /// Its name.
-    pub name: ClusterName,
-    /// Its definition, and whose it is. `None`: implicit.
-    pub definition: Option<(SourceSlot, Arc<ClusterDefinition>)>,
-    /// What the definition says that matters here.
-    pub facts: ClusterFacts,
-    /// Its instances.
-    pub instances: Vec<ServedInstance>,
-    /// Fewer than `min_healthy_percent` are healthy, so health is ignored (DESIGN invariant 15).
-    pub fail_open: bool,
-    /// Its D2 partitions in order; empty for a cluster that is not partitioned.
-    pub d2_partitions: Vec<i32>,
-    /// Which state this is.
-    pub stamp: Stamp,
-}
-
-impl ClusterSnapshot {
-    /// Whether clients that see no unhealthy instances see this one.
-    #[must_use]
-    pub fn is_visible(&self, instance: &ServedInstance) -> bool {
-        self.fail_open || instance.health == Health::Healthy
-    }
-}
+use crate::snapshot::{ClusterOutline, ClusterSnapshot, ServedInstance, Stamp};
 
 /// What a source says of one instance, with the part that counting needs read already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Announced {
     pub(crate) value: Bytes,
     pub(crate) health: Health,
+}
+
+/// What an operator set for one instance, and what is served of it while that stands.
+#[derive(Debug)]
+struct Overridden {
+    above: Arc<Override>,
+    /// `None` while nobody announces it.
+    served: Option<Announced>,
 }
 
 // 3 million of these are held (DESIGN, "Scale"); with its URI an entry stays under 64 bytes.
@@ -101,6 +51,8 @@ pub(crate) struct ClusterState {
     definition: Slots<Arc<ClusterDefinition>>,
     facts: ClusterFacts,
     instances: BTreeMap<InstanceUri, Slots<Announced>>,
+    /// Few, and for instances that need not exist.
+    overrides: BTreeMap<InstanceUri, Overridden>,
     healthy: usize,
     /// How many instances name each D2 partition; kept at 0 once seen, so that a partition that
     /// runs empty is served empty as long as the cluster is known. Empty until one is not 0.
@@ -151,13 +103,28 @@ impl ClusterState {
         }
     }
 
-    pub(crate) fn instance_entry(&self, uri: &str) -> Option<(&InstanceUri, &Slots<Announced>)> {
-        self.instances.get_key_value(uri)
+    /// What each source announces of an instance.
+    pub(crate) fn find_slots(&self, uri: &str) -> Option<&Slots<Announced>> {
+        self.instances.get(uri)
     }
 
-    /// Whether clients that see no unhealthy instances see this one.
-    pub(crate) fn is_seen(&self, announced: &Announced) -> bool {
-        announced.health == Health::Healthy || self.is_fail_open()
+    pub(crate) fn find_instance(&self, uri: &str) -> Option<ServedInstance> {
+        let (uri, slots) = self.instances.get_key_value(uri)?;
+        self.to_served(uri, slots)
+    }
+
+    /// Whether clients that see no unhealthy instances see one of this health.
+    pub(crate) fn is_seen(&self, health: Health) -> bool {
+        health == Health::Healthy || self.is_fail_open()
+    }
+
+    pub(crate) fn find_override(&self, uri: &str) -> Option<&Arc<Override>> {
+        self.overrides.get(uri).map(|overridden| &overridden.above)
+    }
+
+    /// In the order of URIs.
+    pub(crate) fn overrides(&self) -> impl ExactSizeIterator<Item = &Arc<Override>> {
+        self.overrides.values().map(|overridden| &overridden.above)
     }
 
     pub(crate) fn is_partitioned(&self) -> bool {
@@ -204,7 +171,7 @@ impl ClusterState {
         let fail_open = self.is_fail_open();
         self.instances
             .iter()
-            .filter(move |(_, slots)| fail_open || is_healthy(slots))
+            .filter(move |(uri, slots)| fail_open || self.is_healthy(uri, slots))
             .map(|(uri, _)| uri)
     }
 
@@ -217,19 +184,15 @@ impl ClusterState {
     }
 
     pub(crate) fn snapshot(&self, name: &ClusterName) -> ClusterSnapshot {
-        let served = |(uri, slots): (&InstanceUri, &Slots<Announced>)| {
-            slots.served().map(|(source, announced)| ServedInstance {
-                uri: uri.clone(),
-                value: announced.value.clone(),
-                health: announced.health,
-                source,
-            })
-        };
         ClusterSnapshot {
             name: name.clone(),
             definition: self.definition.served().map(|(s, d)| (s, Arc::clone(d))),
             facts: self.facts,
-            instances: self.instances.iter().filter_map(served).collect(),
+            instances: self
+                .instances
+                .iter()
+                .filter_map(|(uri, slots)| self.to_served(uri, slots))
+                .collect(),
             fail_open: self.is_fail_open(),
             d2_partitions: self.d2_partitions().into_iter().collect(),
             stamp: self.stamp,
@@ -239,8 +202,35 @@ impl ClusterState {
     fn unhealthy(&self) -> impl Iterator<Item = &InstanceUri> {
         self.instances
             .iter()
-            .filter(|(_, slots)| !is_healthy(slots))
+            .filter(|(uri, slots)| !self.is_healthy(uri, slots))
             .map(|(uri, _)| uri)
+    }
+
+    fn is_healthy(&self, uri: &InstanceUri, slots: &Slots<Announced>) -> bool {
+        let served = self.served(uri, slots);
+        served.is_some_and(|(_, announced)| announced.health == Health::Healthy)
+    }
+
+    /// What the first source announces, or what stands above it.
+    fn served<'a>(
+        &'a self,
+        uri: &InstanceUri,
+        slots: &'a Slots<Announced>,
+    ) -> Option<(SourceSlot, &'a Announced)> {
+        let (source, announced) = slots.served()?;
+        let above = self.overrides.get(uri).and_then(|o| o.served.as_ref());
+        Some((source, above.unwrap_or(announced)))
+    }
+
+    fn to_served(&self, uri: &InstanceUri, slots: &Slots<Announced>) -> Option<ServedInstance> {
+        let (source, announced) = self.served(uri, slots)?;
+        Some(ServedInstance {
+            uri: uri.clone(),
+            value: announced.value.clone(),
+            health: announced.health,
+            source,
+            overridden: self.find_override(uri.as_str()).cloned(),
+        })
     }
 }
 
@@ -260,10 +250,49 @@ impl ClusterState {
         }
         let facts = value.as_deref().map(cx.inspector.instance);
         let health = facts.as_ref().map_or(Health::Unhealthy, |f| f.health);
+        self.change_instance(cx, uri, change, |state| {
+            state.fill(cx.slot, uri, value.map(|value| Announced { value, health }));
+        });
+    }
+
+    pub(crate) fn set_override(
+        &mut self,
+        cx: WriteContext,
+        uri: &InstanceUri,
+        value: Option<Override>,
+        change: &mut ClusterChange,
+    ) {
+        if self.find_override(uri.as_str()).map(Arc::as_ref) == value.as_ref() {
+            return;
+        }
+        self.change_instance(cx, uri, change, |state| match value {
+            Some(value) => {
+                let above = Arc::new(value);
+                let overridden = Overridden {
+                    above,
+                    served: None,
+                };
+                state.overrides.insert(uri.clone(), overridden);
+            }
+            None => {
+                state.overrides.remove(uri);
+            }
+        });
+    }
+
+    /// Makes a change of what is said of one instance, and tells what that changes of what is served.
+    fn change_instance(
+        &mut self,
+        cx: WriteContext,
+        uri: &InstanceUri,
+        change: &mut ClusterChange,
+        write: impl FnOnce(&mut Self),
+    ) {
         let before = Outline::of(self);
-        let old = self.served(uri);
-        self.fill(cx.slot, uri, value.map(|value| Announced { value, health }));
-        let new = self.served(uri);
+        let old = self.find_served(uri);
+        write(self);
+        self.renew_override(cx.inspector, uri);
+        let new = self.find_served(uri);
         if old.as_ref().map(|a| &a.value) == new.as_ref().map(|a| &a.value) {
             return;
         }
@@ -335,9 +364,30 @@ impl ClusterState {
         self.removed.drop_oldest().is_some()
     }
 
-    fn served(&self, uri: &InstanceUri) -> Option<Announced> {
-        let (_, announced) = self.instances.get(uri)?.served()?;
-        Some(announced.clone())
+    /// Forgets every name that left; returns how many that were.
+    pub(crate) fn forget_removed(&mut self) -> usize {
+        let count = self.removed.len();
+        self.removed = RemovedNames::default();
+        count
+    }
+
+    fn find_served(&self, uri: &InstanceUri) -> Option<Announced> {
+        let slots = self.instances.get(uri)?;
+        self.served(uri, slots)
+            .map(|(_, announced)| announced.clone())
+    }
+
+    /// Makes anew what is served of an overridden instance: once a change, not once a reader.
+    fn renew_override(&mut self, inspector: Inspector, uri: &InstanceUri) {
+        let Some(overridden) = self.overrides.get_mut(uri) else {
+            return;
+        };
+        let announced = self.instances.get(uri).and_then(Slots::served);
+        overridden.served = announced.map(|(_, announced)| {
+            let value = (inspector.overlay)(&announced.value, &overridden.above);
+            let health = (inspector.instance)(&value).health;
+            Announced { value, health }
+        });
     }
 
     fn fill(&mut self, slot: SourceSlot, uri: &InstanceUri, value: Option<Announced>) {
@@ -378,12 +428,6 @@ impl ClusterState {
             self.emptied_at = self.instances.is_empty().then_some(now);
         }
     }
-}
-
-fn is_healthy(slots: &Slots<Announced>) -> bool {
-    slots
-        .served()
-        .is_some_and(|(_, a)| a.health == Health::Healthy)
 }
 
 /// The D2 partitions of an announcement, partition 0 spelled out.

@@ -1,6 +1,7 @@
 //! What the store asks of content that it otherwise keeps as opaque bytes.
 
-use waypost_core::{ClusterDefinition, Health};
+use bytes::Bytes;
+use waypost_core::{ClusterDefinition, Health, Override};
 
 use crate::limits::MIN_HEALTHY_PERCENT_DEFAULT;
 
@@ -11,6 +12,9 @@ pub struct Inspector {
     /// Reads an announcement's bytes. They were accepted by the fold before; bytes that cannot be
     /// read are unhealthy and on no partition.
     pub instance: fn(&[u8]) -> InstanceFacts,
+    /// Puts an override over an announcement: the bytes that are served instead. It keeps the D2
+    /// partitions. Bytes that cannot be read stay as they are.
+    pub overlay: fn(&Bytes, &Override) -> Bytes,
     /// Reads a cluster's definition. A document that cannot be read says nothing.
     pub cluster: fn(&ClusterDefinition) -> ClusterFacts,
 }

@@ -5,6 +5,8 @@
 //!   write, and there is one of each at most.
 //! * Every fact stands in a *source slot*; the filled slot of the highest priority is served, and
 //!   clearing it exposes the next.
+//! * What an operator set for an instance (an *override*) stands above every source's word, also
+//!   before anybody announces the instance, until it is cleared.
 //! * An equal value changes nothing and notifies nobody. A change is visible to readers before the
 //!   [`ChangeListener`] hears of it, and no lock is held while it does.
 //! * [`Subscribers`] holds who wants what. It knows names of resources, not how they are made.
@@ -19,15 +21,16 @@ pub mod limits;
 mod memory;
 mod shards;
 mod slots;
+mod snapshot;
 mod store;
 mod subscriber_set;
 mod subscribers;
 mod writer;
 
 pub use change::{ChangeListener, ChangeSet, ClusterChange};
-pub use cluster::{ClusterOutline, ClusterSnapshot, ServedInstance, Stamp};
 pub use inspect::{ClusterFacts, Inspector, InstanceFacts};
 pub use slots::Slots;
+pub use snapshot::{ClusterOutline, ClusterSnapshot, ServedInstance, Stamp};
 pub use store::{ServiceState, Store, StoreCounts};
 pub use subscribers::Subscribers;
 pub use writer::{Writer, WriterTaken};

@@ -5,21 +5,21 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use bytes::Bytes;
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
 use waypost_core::{
-    ClusterName, InstanceUri, ServiceDefinition, ServiceName, SourceSlot, Timestamp,
+    ClusterName, InstanceUri, Override, ServiceDefinition, ServiceName, SourceSlot, Timestamp,
 };
 
 use crate::change::ChangeListener;
-use crate::cluster::{
-    Announced, ClusterOutline, ClusterSnapshot, ClusterState, ServedInstance, Stamp,
-};
+use crate::cluster::{Announced, ClusterState};
 use crate::inspect::Inspector;
 use crate::limits::REMOVED_INSTANCES_MAX;
 use crate::memory::RemovedNames;
 use crate::shards::Shards;
 use crate::slots::Slots;
+use crate::snapshot::{ClusterOutline, ClusterSnapshot, ServedInstance, Stamp};
 use crate::writer::{Writer, WriterTaken};
 
 /// The state of one Observer, for reading. Clones are handles to the same state.
@@ -91,6 +91,8 @@ pub struct StoreCounts {
     pub fail_open_clusters: usize,
     /// Names of instances that left and are remembered.
     pub removed_instances: usize,
+    /// What operators set for instances.
+    pub overrides: usize,
 }
 
 impl fmt::Debug for Store {
@@ -181,14 +183,8 @@ impl Store {
     #[must_use]
     pub fn find_visible_instance(&self, cluster: &str, uri: &str) -> Option<ServedInstance> {
         self.read_cluster(cluster, |_, state| {
-            let (uri, slots) = state.instance_entry(uri)?;
-            let (source, announced) = slots.served()?;
-            state.is_seen(announced).then(|| ServedInstance {
-                uri: uri.clone(),
-                value: announced.value.clone(),
-                health: announced.health,
-                source,
-            })
+            let instance = state.find_instance(uri)?;
+            state.is_seen(instance.health).then_some(instance)
         })
         .flatten()
     }
@@ -211,12 +207,37 @@ impl Store {
     #[must_use]
     pub fn instance_sources(&self, cluster: &str, uri: &str) -> Vec<SourceSlot> {
         self.read_cluster(cluster, |_, state| {
-            let slots = state.instance_entry(uri).map(|(_, slots)| slots);
+            let slots = state.find_slots(uri);
             slots.map_or_else(Vec::new, |s: &Slots<Announced>| {
                 s.filled().map(|(slot, _)| slot).collect()
             })
         })
         .unwrap_or_default()
+    }
+
+    /// What the first source announces of an instance, whatever stands above it.
+    #[must_use]
+    pub fn find_announced(&self, cluster: &str, uri: &str) -> Option<Bytes> {
+        self.read_cluster(cluster, |_, state| {
+            let (_, announced) = state.find_slots(uri)?.served()?;
+            Some(announced.value.clone())
+        })
+        .flatten()
+    }
+
+    /// What an operator set for an instance, which need not exist.
+    #[must_use]
+    pub fn find_override(&self, cluster: &str, uri: &str) -> Option<Arc<Override>> {
+        self.read_entry(cluster, |_, state| state.find_override(uri).cloned())
+            .flatten()
+    }
+
+    /// What operators set for instances of a cluster, in the order of URIs. Neither the cluster nor
+    /// the instances need exist.
+    #[must_use]
+    pub fn overrides(&self, cluster: &str) -> Vec<Arc<Override>> {
+        self.read_entry(cluster, |_, state| state.overrides().cloned().collect())
+            .unwrap_or_default()
     }
 
     /// The sources that define a cluster, highest priority first.
@@ -357,7 +378,11 @@ impl Store {
             removed_instances: self.0.removed_instances.load(Ordering::Relaxed),
             ..StoreCounts::default()
         };
-        self.for_each_cluster(|_, state| {
+        self.for_each_entry(|_, state| {
+            counts.overrides += state.overrides().len();
+            if !self.is_served(state) {
+                return;
+            }
             counts.clusters += 1;
             counts.implicit_clusters += usize::from(!state.has_definition());
             counts.instances += state.instance_count();
@@ -373,12 +398,24 @@ impl Store {
         name: &str,
         read: impl FnOnce(&ClusterName, &ClusterState) -> R,
     ) -> Option<R> {
+        self.read_entry(name, |name, state| {
+            self.is_served(state).then(|| read(name, state))
+        })
+        .flatten()
+    }
+
+    /// Reads a cluster of which anything is known.
+    fn read_entry<R>(
+        &self,
+        name: &str,
+        read: impl FnOnce(&ClusterName, &ClusterState) -> R,
+    ) -> Option<R> {
         let shard = self.0.clusters.of(name).read();
         let (name, entry) = shard.get_key_value(name)?;
         let (name, entry) = (name.clone(), Arc::clone(entry));
         drop(shard);
         let state = entry.read();
-        self.is_served(&state).then(|| read(&name, &state))
+        Some(read(&name, &state))
     }
 
     fn for_each_cluster(&self, mut visit: impl FnMut(&ClusterName, &ClusterState)) {

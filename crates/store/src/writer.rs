@@ -79,8 +79,11 @@ impl Writer {
                         state.set_definition(cx, value, change);
                     });
                 }
-                // Not served yet.
-                StoreInput::Override { .. } => {}
+                StoreInput::Override { key, value } => {
+                    self.change_cluster(cx, &key.cluster, &mut changes, |state, change| {
+                        state.set_override(cx, &key.uri, value, change);
+                    });
+                }
                 StoreInput::Service { name, value } => {
                     self.set_service(cx, name, value, &mut changes);
                 }
@@ -168,14 +171,16 @@ impl Writer {
         write(&mut state, &mut change);
         self.bound_removed(&mut state, removed_before);
         let (is_known, is_announced) = (state.is_known(), state.is_announced());
-        let removed_left = state.removed().len();
+        // What an operator set outlives the cluster; names that left it do not.
+        let is_overridden = state.overrides().len() > 0;
+        let forgotten = if is_known { 0 } else { state.forget_removed() };
         drop(state);
 
-        if !is_known {
+        inner
+            .removed_instances
+            .fetch_sub(forgotten, Ordering::Relaxed);
+        if !is_known && !is_overridden {
             shard.write().remove(name);
-            inner
-                .removed_instances
-                .fetch_sub(removed_left, Ordering::Relaxed);
         }
         match (was_known, is_known) {
             (true, false) => {

@@ -2,6 +2,7 @@
 
 mod encoding;
 mod marks;
+mod overrides;
 mod reports;
 mod resources;
 

@@ -100,27 +100,31 @@ impl IngestMetrics {
             "Times that a topic was read again from its beginning",
             m.replays.clone(),
         );
+        m.register_state(registry);
+        m
+    }
+
+    fn register_state(&self, registry: &mut Registry) {
         registry.register(
             "observer_ready",
             "1 once everything that existed at start was read",
-            m.is_ready.clone(),
+            self.is_ready.clone(),
         );
         registry.register(
             "observer_stale",
             "1 while what is served may be out of date",
-            m.is_stale.clone(),
+            self.is_stale.clone(),
         );
         registry.register(
             "keeper_active",
             "1 while this Observer keeps the log's time",
-            m.is_keeper.clone(),
+            self.is_keeper.clone(),
         );
         registry.register(
             "keeper_writes",
             "Records that this Observer wrote on its own account",
-            m.keeper_writes.clone(),
+            self.keeper_writes.clone(),
         );
-        m
     }
 
     /// A record was read.

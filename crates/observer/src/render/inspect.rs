@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use prost::Message as _;
+use waypost_core::config::OverrideEffect;
 use waypost_core::limits::D2_PARTITIONS_MAX;
-use waypost_core::{ClusterDefinition, Health};
-use waypost_proto::v1 as pb;
+use waypost_core::{ClusterDefinition, Health, Override};
+use waypost_proto::{announcement, v1 as pb};
 use waypost_store::{ClusterFacts, Inspector, InstanceFacts};
 
 /// The readers that the store is given.
 pub const INSPECTOR: Inspector = Inspector {
     instance: inspect_instance,
+    overlay,
     cluster: inspect_cluster,
 };
 
@@ -45,6 +48,26 @@ fn inspect_instance(value: &[u8]) -> InstanceFacts {
     }
 }
 
+/// Puts what an operator set over what an instance announces. The time of origin is that of the
+/// younger of the two, so that clients measure how long this change took and not the one before it.
+fn overlay(value: &Bytes, above: &Override) -> Bytes {
+    let Ok(mut announcement) = announcement::decode(value) else {
+        return value.clone();
+    };
+    match above.effect {
+        OverrideEffect::Weight(weight) => {
+            let weights = announcement.weights.values_mut();
+            weights.for_each(|announced| *announced = weight.get());
+        }
+        OverrideEffect::Drain if announcement.health == Health::Healthy => {
+            announcement.health = Health::Draining;
+        }
+        OverrideEffect::Drain => {}
+    }
+    announcement.origin = announcement.origin.max(above.stat.modified);
+    announcement::encode(&announcement)
+}
+
 /// Reads `min_healthy_percent` (a property of ours, hence not in D2's spelling) and
 /// `partitionProperties.partitionCount` (rest.li `ClusterPropertiesJsonSerializer`). What is not
 /// there or cannot be read has its default.
@@ -71,11 +94,12 @@ fn to_count(value: &serde_json::Value) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use waypost_core::PartitionWeights;
+    use waypost_core::config::Weight;
     use waypost_core::definition::DefinitionStat;
+    use waypost_core::{Announcement, PartitionWeights, Timestamp};
 
     use super::*;
-    use crate::render::testing::{mk_announcement, mk_cluster};
+    use crate::render::testing::{mk_announcement, mk_cluster, mk_override};
 
     #[test]
     fn the_excerpt_agrees_with_the_whole_announcement() {
@@ -97,6 +121,48 @@ mod tests {
             };
             assert_eq!(inspect_instance(&bytes), facts);
         }
+    }
+
+    #[test]
+    fn an_override_replaces_every_weight_or_drains_and_leaves_the_rest_alone() {
+        let mut announced = mk_announcement("c", "http://h:1");
+        announced.weights = PartitionWeights::from([(0, 1.0), (3, 2.0)]);
+        announced.metadata = r#"{"n":1.10}"#.to_owned();
+        let modified = Timestamp(announced.origin.0 + 7);
+        let weight = OverrideEffect::Weight(Weight::new(0.25).unwrap());
+        let weights = PartitionWeights::from([(0, 0.25), (3, 0.25)]);
+        let cases = [
+            (weight, Health::Unhealthy, Health::Unhealthy, weights),
+            (
+                OverrideEffect::Drain,
+                Health::Healthy,
+                Health::Draining,
+                announced.weights.clone(),
+            ),
+            (
+                OverrideEffect::Drain,
+                Health::Unhealthy,
+                Health::Unhealthy,
+                announced.weights.clone(),
+            ),
+        ];
+        for (effect, health, expected, weights) in cases {
+            announced.health = health;
+            let served = overlay(
+                &announcement::encode(&announced),
+                &mk_override("c", "http://h:1", effect, modified),
+            );
+            let expected = Announcement {
+                health: expected,
+                weights,
+                origin: modified,
+                ..announced.clone()
+            };
+            assert_eq!(announcement::decode(&served), Ok(expected));
+        }
+        let noise = Bytes::from_static(b"\xff");
+        let above = mk_override("c", "http://h:1", OverrideEffect::Drain, modified);
+        assert_eq!(overlay(&noise, &above), noise);
     }
 
     #[test]

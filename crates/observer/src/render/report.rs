@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use waypost_core::{
-    AddressFamily, Announcement, ClusterDefinition, ClusterName, Health, ServiceDefinition,
-    ServiceName, SourceSlot,
+    AddressFamily, Announcement, ClusterDefinition, ClusterName, Health, Override,
+    ServiceDefinition, ServiceName, SourceSlot,
 };
-use waypost_store::{ServiceState, Store};
+use waypost_store::{ServedInstance, ServiceState, Store};
 
 use super::{endpoints, read_announcement};
 
@@ -61,8 +61,10 @@ pub struct HealthCount {
 /// One instance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InstanceReport {
-    /// What it announces.
+    /// What is served of it: what it announces, or what an operator set above that.
     pub announcement: Announcement,
+    /// What an operator set.
+    pub overridden: Option<OverrideReport>,
     /// Sources that announce it, highest priority first; the first one's is served.
     pub sources: Vec<SourceSlot>,
     /// Whether clients that see no unhealthy instances see it.
@@ -78,6 +80,15 @@ impl InstanceReport {
     pub fn is_unresolved(&self) -> bool {
         self.addresses.is_empty()
     }
+}
+
+/// What an operator set for an instance, and what it announces below that.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OverrideReport {
+    /// What was set, by whom, when and why.
+    pub above: Arc<Override>,
+    /// What the instance announces.
+    pub announced: Announcement,
 }
 
 /// One service.
@@ -110,6 +121,7 @@ pub fn find_cluster(store: &Store, name: &str) -> Option<ClusterReport> {
                 sources: store.instance_sources(name, instance.uri.as_str()),
                 is_visible: snapshot.is_visible(instance),
                 addresses: endpoints::addresses(&announcement, AddressFamily::Both),
+                overridden: find_override(store, name, instance),
                 announcement,
             });
         }
@@ -125,6 +137,20 @@ pub fn find_cluster(store: &Store, name: &str) -> Option<ClusterReport> {
         is_fail_open: snapshot.fail_open,
         d2_partitions: snapshot.d2_partitions,
     })
+}
+
+fn find_override(
+    store: &Store,
+    cluster: &str,
+    instance: &ServedInstance,
+) -> Option<OverrideReport> {
+    let above = Arc::clone(instance.overridden.as_ref()?);
+    let value = store.find_announced(cluster, instance.uri.as_str())?;
+    let announced = read_announcement(&ServedInstance {
+        value,
+        ..instance.clone()
+    })?;
+    Some(OverrideReport { above, announced })
 }
 
 /// Reports one service, or `None` if it is not known.

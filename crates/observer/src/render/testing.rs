@@ -1,10 +1,11 @@
 //! Makers for tests of this crate.
 
 use bytes::Bytes;
+use waypost_core::config::{OverrideEffect, Signed};
 use waypost_core::definition::DefinitionStat;
 use waypost_core::{
-    Announcement, ClusterDefinition, ClusterName, InstanceUri, ServiceDefinition, ServiceName,
-    Timestamp,
+    Announcement, ClusterDefinition, ClusterName, InstanceKey, InstanceUri, Override,
+    ServiceDefinition, ServiceName, Timestamp,
 };
 
 pub(crate) fn mk_announcement(cluster: &str, uri: &str) -> Announcement {
@@ -32,5 +33,30 @@ pub(crate) fn mk_service(name: &str, cluster: &str, document: &str) -> ServiceDe
         document: Bytes::copy_from_slice(document.as_bytes()),
         stat: DefinitionStat::default(),
         author: "".into(),
+    }
+}
+
+pub(crate) fn mk_override(
+    cluster: &str,
+    uri: &str,
+    effect: OverrideEffect,
+    modified: Timestamp,
+) -> Override {
+    Override {
+        instance: InstanceKey {
+            cluster: ClusterName::parse(cluster).unwrap(),
+            uri: InstanceUri::parse(uri).unwrap(),
+        },
+        effect,
+        signed: Signed {
+            author: "ann@ops1".into(),
+            reason: "INC-7: slow disk".into(),
+            at: modified,
+        },
+        stat: DefinitionStat {
+            created: modified,
+            modified,
+            revision: 0,
+        },
     }
 }

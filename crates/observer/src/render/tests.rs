@@ -25,6 +25,7 @@ fn mk_instance(announcement: &Announcement) -> ServedInstance {
         value: waypost_proto::announcement::encode(announcement),
         health: announcement.health,
         source: SourceSlot::Log,
+        overridden: None,
     }
 }
 

@@ -1,21 +1,23 @@
 //! Makers and fakes for tests of the store.
 //!
 //! Announcements are made up: one byte of health (`h`, `d` or `u`), then one byte per D2 partition.
+//! An override drains (`h` becomes `d`), or sets a weight (the health in upper case).
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use waypost_core::config::{OverrideEffect, Signed, Weight};
 use waypost_core::definition::DefinitionStat;
 use waypost_core::{
-    ClusterDefinition, ClusterName, Health, InstanceKey, InstanceUri, ResourceName, ResourceType,
-    ServiceDefinition, ServiceName, StoreInput, Subscriber,
+    ClusterDefinition, ClusterName, Health, InstanceKey, InstanceUri, Override, ResourceName,
+    ResourceType, ServiceDefinition, ServiceName, StoreInput, Subscriber, Timestamp,
 };
 use waypost_store::{ChangeListener, ChangeSet, ClusterFacts, Inspector, InstanceFacts, Store};
 
 pub(crate) const INSPECTOR: Inspector = Inspector {
     instance: |value| InstanceFacts {
-        health: match value.first() {
+        health: match value.first().map(u8::to_ascii_lowercase) {
             Some(b'h') => Health::Healthy,
             Some(b'd') => Health::Draining,
             _ => Health::Unhealthy,
@@ -24,6 +26,17 @@ pub(crate) const INSPECTOR: Inspector = Inspector {
             [] | [b'0'] => Vec::new(),
             digits => digits.iter().map(|d| i32::from(d - b'0')).collect(),
         },
+    },
+    overlay: |value, above| {
+        let mut value = value.to_vec();
+        if let Some(health) = value.first_mut() {
+            match above.effect {
+                OverrideEffect::Drain if *health == b'h' => *health = b'd',
+                OverrideEffect::Drain => {}
+                OverrideEffect::Weight(_) => health.make_ascii_uppercase(),
+            }
+        }
+        value.into()
     },
     cluster: |definition| {
         let text = std::str::from_utf8(&definition.document).unwrap_or_default();
@@ -109,6 +122,34 @@ pub(crate) fn down(cluster: &str, host: &str) -> StoreInput {
             uri: uri(host),
         },
         value: None,
+    }
+}
+
+pub(crate) fn drain() -> OverrideEffect {
+    OverrideEffect::Drain
+}
+
+pub(crate) fn weigh() -> OverrideEffect {
+    OverrideEffect::Weight(Weight::new(0.5).unwrap())
+}
+
+pub(crate) fn set(cluster: &str, host: &str, effect: Option<OverrideEffect>) -> StoreInput {
+    let key = InstanceKey {
+        cluster: cluster_name(cluster),
+        uri: uri(host),
+    };
+    StoreInput::Override {
+        key: key.clone(),
+        value: effect.map(|effect| Override {
+            instance: key,
+            effect,
+            signed: Signed {
+                author: "ann@ops".into(),
+                reason: "INC-7".into(),
+                at: Timestamp(5),
+            },
+            stat: DefinitionStat::default(),
+        }),
     }
 }
 

@@ -5,4 +5,5 @@ mod changes;
 mod common;
 mod implicit;
 mod model;
+mod overrides;
 mod subscribers;

@@ -5,7 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::common::{
-    INSPECTOR, cluster_name, define_cluster, define_service, down, mk_store, up, uri,
+    INSPECTOR, cluster_name, define_cluster, define_service, down, drain, mk_store, set, up, uri,
+    weigh,
 };
 use proptest::prelude::*;
 use waypost_core::{Health, InstanceUri, SourceSlot, StoreInput, Timestamp};
@@ -14,6 +15,7 @@ use waypost_store::{ChangeSet, Store};
 const CLUSTERS: [&str; 2] = ["a", "b"];
 const HOSTS: [&str; 4] = ["h1", "h2", "h3", "h4"];
 const VALUES: [&str; 5] = ["h", "h0", "u", "d3", "h13"];
+const OVERRIDES: [&str; 2] = ["drain", "weight"];
 const DOCUMENTS: [&str; 3] = ["0", "50 3", "100"];
 
 type Key = (u8, &'static str, &'static str);
@@ -42,13 +44,23 @@ impl Model {
         slots.find_map(|slot| self.by_key.get(&(key, slot)))
     }
 
-    fn hosts(&self, cluster: &'static str) -> Vec<(&'static str, &String)> {
-        let value = |host| self.served((1, cluster, host)).map(|value| (host, value));
+    fn hosts(&self, cluster: &'static str) -> Vec<(&'static str, String)> {
+        let value = |host| {
+            let value = self.served((1, cluster, host))?;
+            let value = match self.served((3, cluster, host)).map(String::as_str) {
+                Some("drain") => value.replace('h', "d"),
+                Some(_) => value.replace('h', "H").replace('u', "U").replace('d', "D"),
+                None => value.clone(),
+            };
+            Some((host, value))
+        };
         HOSTS.into_iter().filter_map(value).collect()
     }
 
     fn set(&mut self, slot: SourceSlot, key: Key, value: Option<String>) {
         let (kind, cluster, _) = key;
+        // What an operator set is nobody's slot.
+        let slot = if kind == 3 { SourceSlot::Log } else { slot };
         let was_there = self.served(key).is_some();
         match value {
             Some(value) => self.by_key.insert((key, slot), value),
@@ -103,7 +115,7 @@ impl Model {
         }
         Some(Served {
             definition: definition.cloned(),
-            instances: hosts.iter().map(|(h, v)| (uri(h), (*v).clone())).collect(),
+            instances: hosts.iter().map(|(h, v)| (uri(h), v.clone())).collect(),
             visible: hosts
                 .iter()
                 .filter(|(_, v)| seen(v))
@@ -211,7 +223,10 @@ impl Step {
             (0, document) => define_cluster(cluster, document),
             (1, Some(value)) => up(cluster, host, value),
             (1, None) => down(cluster, host),
-            (_, target) => define_service(cluster, target),
+            (2, target) => define_service(cluster, target),
+            (_, Some("drain")) => set(cluster, host, Some(drain())),
+            (_, Some(_)) => set(cluster, host, Some(weigh())),
+            (_, None) => set(cluster, host, None),
         }
     }
 }
@@ -226,6 +241,8 @@ fn steps() -> impl Strategy<Value = Step> {
         6 => (cluster(), prop::sample::select(&HOSTS[..]), some(&VALUES))
             .prop_map(|(c, h, v)| ((1, c, h), v)),
         1 => (cluster(), some(&CLUSTERS)).prop_map(|(c, v)| ((2, c, ""), v)),
+        2 => (cluster(), prop::sample::select(&HOSTS[..]), some(&OVERRIDES))
+            .prop_map(|(c, h, v)| ((3, c, h), v)),
     ];
     (prop::sample::select(&SourceSlot::ALL[..]), key_and_value)
         .prop_map(|(slot, (key, value))| Step { slot, key, value })
