@@ -96,6 +96,10 @@ pub const WITHDRAWAL_BARS_TTLS: u32 = 2;
 /// many of its time-to-live (plus jitter).
 pub const SAFETY_NET_TTLS: u32 = 2;
 
+/// How far a birth may lie ahead of the append time of the record that states it: what the clocks of
+/// two brokers differ by when a partition's leader changes. One further ahead counts as no birth.
+pub const BIRTH_AHEAD_MAX: Duration = Duration::from_secs(60);
+
 /// Seconds of log time that the expiry wheel spans. Longer times-to-live go round more than once.
 pub const WHEEL_SECONDS: usize = 512;
 

@@ -4,6 +4,7 @@
 use waypost_core::{Headers, Timestamp};
 
 use crate::event::{Life, RefusalReason, RejectReason};
+use crate::limits::BIRTH_AHEAD_MAX;
 
 /// Whether what stands has been silent for its time-to-live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,24 +43,34 @@ pub(crate) fn life_of_announcement(
     let born = Timestamp(append_time.0.saturating_sub(headers.age_ms.unwrap_or(0)));
     Ok(Life {
         id: Some(id),
-        birth: Some(headers.birth.unwrap_or(born)),
+        birth: believed(headers.birth.unwrap_or(born), append_time),
         seq: headers.seq.unwrap_or(0),
     })
 }
 
 /// Whose withdrawal this is. An age gives no birth here: without one a withdrawal acts on its own
 /// life only.
-pub(crate) fn life_of_withdrawal(headers: &Headers) -> Result<Life, RejectReason> {
+pub(crate) fn life_of_withdrawal(
+    headers: &Headers,
+    append_time: Timestamp,
+) -> Result<Life, RejectReason> {
     match (headers.id, headers.seq) {
         (Some(id), Some(seq)) => Ok(Life {
             id: Some(id),
-            birth: headers.birth,
+            birth: headers.birth.and_then(|birth| believed(birth, append_time)),
             seq,
         }),
         _ => Err(RejectReason::Form(
             "a withdrawal needs waypost-id and waypost-seq",
         )),
     }
+}
+
+/// Nobody is born after what it writes was appended. A birth far ahead counts as none, which is before
+/// every birth: whoever states one must not win for ever. It is judged record by record, so that who
+/// reads only the last one of a key comes to the same.
+fn believed(birth: Timestamp, append_time: Timestamp) -> Option<Timestamp> {
+    (birth.minus(BIRTH_AHEAD_MAX) <= append_time).then_some(birth)
 }
 
 /// Whether an announcement is accepted while another stands.
@@ -231,6 +242,42 @@ mod tests {
         for (leaving, expected) in cases {
             assert_eq!(updates_gone(gone, leaving), expected, "{leaving:?}");
         }
+    }
+
+    #[test]
+    fn who_says_that_it_is_born_far_ahead_is_older_than_everybody() {
+        let now = Timestamp(1_000_000_000);
+        let ahead = |by: i64| Headers {
+            id: Some(LifeId(1)),
+            birth: Some(Timestamp(now.0.saturating_add(by))),
+            seq: Some(1),
+            ..Headers::default()
+        };
+        let minute = i64::try_from(BIRTH_AHEAD_MAX.as_millis()).unwrap();
+        for (by, is_believed) in [
+            (0, true),
+            (minute, true),
+            (minute + 1, false),
+            (i64::MAX, false),
+        ] {
+            let announced = life_of_announcement(&ahead(by), now).unwrap();
+            assert_eq!(announced.birth.is_some(), is_believed, "{by} ms ahead");
+            let withdrawn = life_of_withdrawal(&ahead(by), now).unwrap();
+            assert_eq!(withdrawn, announced, "{by} ms ahead");
+        }
+        let aged = Headers {
+            birth: None,
+            age_ms: Some(-2 * minute),
+            ..ahead(0)
+        };
+        assert_eq!(life_of_announcement(&aged, now).unwrap().birth, None);
+        let far = life_of_announcement(&ahead(i64::MAX), now).unwrap();
+        let other = life(2, 1, 0);
+        assert_eq!(announce_on_live(far, Silence::Speaks, other), Ok(()));
+        let refused = Err(RefusalReason::Older);
+        assert_eq!(announce_on_live(other, Silence::Speaks, far), refused);
+        assert_eq!(withdraw_on_live(other, far), refused);
+        assert_eq!(announce_on_gone(far, Bar::Up, other), Ok(()));
     }
 
     #[test]

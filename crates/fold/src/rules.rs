@@ -254,7 +254,7 @@ impl PartitionFold {
     }
 
     fn withdraw(&mut self, r: &mut Reading<'_>, slot: Option<Slot>) -> Result<Step, RejectReason> {
-        let life = order::life_of_withdrawal(r.headers)?;
+        let life = order::life_of_withdrawal(r.headers, r.record.append_time)?;
         let buries = match r.headers.evidence {
             Some(Evidence::None) => return Err(RejectReason::Form("a burial names an offset")),
             Some(Evidence::At(refused)) => Some(refused),
