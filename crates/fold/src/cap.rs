@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use waypost_core::{LogTime, PartitionId, Timestamp};
 
+use crate::event::Confirmation;
 use crate::limits::{
     CAP_CLUSTER_LARGER_THAN, CAP_CLUSTER_PERCENT, CAP_FLEET_LARGER_THAN, CAP_FLEET_PERCENT,
     CAP_WINDOW,
@@ -115,6 +116,18 @@ pub(crate) enum Lapse {
     /// Its last announcement is older than this reading of the log: whoever followed the log before
     /// may have held it.
     Inherited,
+}
+
+impl Lapse {
+    /// Of a key whose last announcement stood in the log before it was read here, or did not. An
+    /// unconfirmed one began to wait here.
+    pub(crate) fn of(confirmation: Confirmation, is_older: bool) -> Self {
+        if is_older && confirmation == Confirmation::Confirmed {
+            Self::Inherited
+        } else {
+            Self::Witnessed
+        }
+    }
 }
 
 /// Where and when something was read.

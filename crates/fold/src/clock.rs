@@ -10,7 +10,7 @@ use crate::continuity::{Discontinuity, Trail};
 use crate::limits::{LOG_TIME_MAX, TICK_HISTORY, TICK_STEP_MAX};
 
 /// A moment in one partition: how many ticks had been read. Age counts from the first tick after it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark(u32);
 
 /// Position and log time of one partition. Advanced by records only, never by a clock.

@@ -1,16 +1,22 @@
 //! One key in several partitions: after partitions were added, or when a producer uses another
-//! partitioner. Its copies are ordered as if they stood in one partition, and the first is served.
+//! partitioner. Its copies are ordered as if they stood in one partition, and the first is served
+//! (docs/announcement-log.md, "When partitions are added").
 //!
 //! Copies are rare, so nothing is kept for them but the set of keys that stand in a partition that
-//! is not their own.
+//! is not their own, and of each key's copy whether it is the one that stands.
 
 use waypost_core::{InstanceKey, PartitionId};
 
-use crate::event::{FoldEvent, GoneCause};
-use crate::key_state::KeyState;
-use crate::key_table::KeyParts;
-use crate::order::is_later;
+use crate::cap::Lapse;
+use crate::census::Change;
+use crate::clock::PartitionClock;
+use crate::event::{Confirmation, FoldEvent, GoneCause};
+use crate::key_state::{Gone, KeyState, Live, Rank, Standing};
+use crate::key_table::{KeyParts, Slot};
+use crate::limits::WITHDRAWAL_BARS_TTLS;
+use crate::order::{is_later, updates_gone};
 use crate::partition_fold::PartitionFold;
+use crate::topic_clock::TopicClock;
 
 /// Whether the key may stand in more than one partition.
 pub(crate) fn exist(partitions: &[PartitionFold], key: &InstanceKey) -> bool {
@@ -18,25 +24,28 @@ pub(crate) fn exist(partitions: &[PartitionFold], key: &InstanceKey) -> bool {
     strays.any(|strays| !strays.is_empty() && strays.contains(key))
 }
 
-/// The copy that stands: the latest life's; of equal ones that of the key's own partition.
+/// The copy that stands.
 pub(crate) fn find_standing<'a>(
     partitions: &'a [PartitionFold],
     key: &InstanceKey,
 ) -> Option<(PartitionId, &'a KeyState)> {
     let parts = KeyParts::of(key);
-    let copies = partitions.iter().filter_map(|partition| {
+    let mut copies = partitions.iter().filter_map(|partition| {
         let slot = partition.keys.find(parts)?;
         Some((partition.id, partition.keys.get(slot)?))
     });
-    copies.reduce(|first, second| {
-        let later = is_later(second.1.life(), first.1.life());
-        let earlier = is_later(first.1.life(), second.1.life());
-        if later || (!earlier && first.1.stray) {
-            second
-        } else {
-            first
-        }
-    })
+    copies.find(|(_, state)| state.rank == Rank::Stands)
+}
+
+/// Whether a live copy of the key is there that is not served.
+pub(crate) fn have_loser(partitions: &[PartitionFold], key: &InstanceKey) -> bool {
+    let parts = KeyParts::of(key);
+    exist(partitions, key)
+        && partitions.iter().any(|partition| {
+            let slot = partition.keys.find(parts);
+            let state = slot.and_then(|slot| partition.keys.get(slot));
+            state.is_some_and(|state| state.rank == Rank::Loses && state.live().is_some())
+        })
 }
 
 /// What is served of a key after its copy in `changed` became live or took other content. May
@@ -68,7 +77,62 @@ pub(crate) fn after_gone(
     }
 }
 
-fn event_of(standing: &KeyState, key: InstanceKey, cause: GoneCause) -> FoldEvent {
+/// Finds out anew which copy of a key stands. Returns what that changes in the count of instances;
+/// nothing if the same one does.
+pub(crate) fn settle(
+    partitions: &mut [PartitionFold],
+    clocks: &TopicClock,
+    key: &InstanceKey,
+) -> Vec<Change> {
+    let parts = KeyParts::of(key);
+    let copies = partitions.iter().filter_map(|partition| {
+        let slot = partition.keys.find(parts)?;
+        Some(Copy {
+            partition: partition.id,
+            slot,
+            state: partition.keys.get(slot)?,
+            clock: clocks.find(partition.id)?,
+        })
+    });
+    let copies: Vec<_> = copies.collect();
+    let first = copies.iter().reduce(|a, b| if b.beats(a) { b } else { a });
+    let Some(first) = first.map(|copy| copy.partition) else {
+        return Vec::new();
+    };
+    let live = copies.iter().filter(|copy| copy.state.live().is_some());
+    let live_losers = live.filter(|copy| copy.partition != first).count();
+    let places: Vec<_> = copies.iter().map(|c| (c.partition, c.slot)).collect();
+    let mut changes = Vec::new();
+    for (partition, slot) in places {
+        let Some(fold) = partitions.get_mut(partition.0 as usize) else {
+            continue;
+        };
+        let stands = partition == first;
+        let Some(state) = fold.keys.get_mut(slot) else {
+            continue;
+        };
+        let rank = if stands { Rank::Stands } else { Rank::Loses };
+        let before = std::mem::replace(&mut state.rank, rank);
+        if let Some(live) = state.live().filter(|_| before != rank) {
+            push_changes(rank, live.lapse, &mut changes);
+        }
+        let is_gone = state.live().is_none();
+        fold.set_barring(slot, is_gone && stands && live_losers > 0);
+    }
+    changes
+}
+
+/// A live copy that stands is counted, one that loses is not.
+fn push_changes(rank: Rank, lapse: Lapse, changes: &mut Vec<Change>) {
+    match (rank, lapse) {
+        (Rank::Loses, lapse) => changes.push(Change::Left(lapse)),
+        (Rank::Stands, Lapse::None) => changes.push(Change::Arrived),
+        (Rank::Stands, lapse) => changes.extend([Change::Arrived, Change::FellSilent(lapse)]),
+    }
+}
+
+/// What is served of a key now.
+pub(crate) fn event_of(standing: &KeyState, key: InstanceKey, cause: GoneCause) -> FoldEvent {
     match standing.live() {
         Some(live) => FoldEvent::Live {
             key,
@@ -76,4 +140,58 @@ fn event_of(standing: &KeyState, key: InstanceKey, cause: GoneCause) -> FoldEven
         },
         None => FoldEvent::Gone { key, cause },
     }
+}
+
+struct Copy<'a> {
+    partition: PartitionId,
+    slot: Slot,
+    state: &'a KeyState,
+    clock: &'a PartitionClock,
+}
+
+impl Copy<'_> {
+    /// Whether this one would stand if both stood in one partition. Of equal ones the one in the
+    /// key's own partition does.
+    fn beats(&self, other: &Self) -> bool {
+        let is_own = !self.state.stray && other.state.stray;
+        match (&self.state.standing, &other.state.standing) {
+            (Standing::Live(a), Standing::Live(b)) => {
+                let order = live_order(a, b);
+                order.is_gt() || (order.is_eq() && is_own)
+            }
+            (Standing::Gone(a), Standing::Live(b)) => self.bars(a, b, other.clock),
+            (Standing::Live(a), Standing::Gone(b)) => !other.bars(b, a, self.clock),
+            (Standing::Gone(a), Standing::Gone(b)) => {
+                let (later, earlier) = (updates_gone(b.life, a.life), updates_gone(a.life, b.life));
+                later || (!earlier && is_own)
+            }
+        }
+    }
+
+    /// Whether the withdrawal in this copy ends, or keeps out, the life in another.
+    fn bars(&self, gone: &Gone, live: &Live, clock: &PartitionClock) -> bool {
+        let is_covered = if gone.life.id == live.life.id {
+            gone.life.seq >= live.life.seq
+        } else {
+            gone.life.birth.is_some() && gone.life.birth > live.life.birth
+        };
+        let between_ms = self.clock.age_ms(gone.since) - clock.age_ms(live.last().mark);
+        let bar_ms = i64::from(live.ttl_ms) * i64::from(WITHDRAWAL_BARS_TTLS);
+        is_covered && between_ms < bar_ms
+    }
+}
+
+/// Which of two live copies stands, as far as order within a key says: a life's own changes by their
+/// number; of two lives the later one, unless it has been silent for its time-to-live.
+fn live_order(a: &Live, b: &Live) -> std::cmp::Ordering {
+    let is_confirmed = |live: &Live| live.confirmation == Confirmation::Confirmed;
+    let speaks = |live: &Live| live.lapse == Lapse::None;
+    let by_confirmation = is_confirmed(a).cmp(&is_confirmed(b));
+    let by_silence = speaks(a).cmp(&speaks(b));
+    if a.life.id == b.life.id && a.life.id.is_some() {
+        let by_seq = a.life.seq.cmp(&b.life.seq);
+        return by_confirmation.then(by_seq).then(by_silence);
+    }
+    let by_life = is_later(a.life, b.life).cmp(&is_later(b.life, a.life));
+    by_confirmation.then(by_silence).then(by_life)
 }

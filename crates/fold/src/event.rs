@@ -324,6 +324,9 @@ pub enum VoidReason {
     /// A burial of something that was announced again.
     #[error("void burial: announced again at offset {0}, after its evidence")]
     BuriedTooLate(Offset),
+    /// A keeper wrote an announcement again that does not stand any more.
+    #[error("void restatement: another announcement stands")]
+    RestatesOther,
     /// A tick of another log.
     #[error("void tick: it belongs to log {0}, not to this one")]
     OtherLog(LogIdentity),
@@ -340,6 +343,7 @@ impl VoidReason {
             Self::Confirmed => "confirmed",
             Self::Unconfirmed => "unconfirmed",
             Self::BuriedTooLate(_) => "buried_too_late",
+            Self::RestatesOther => "restates_other",
             Self::OtherLog(_) => "other_log",
         }
     }

@@ -1,5 +1,7 @@
 //! The fold of the announcements topic.
 
+mod holding;
+
 use std::time::Duration;
 
 use waypost_core::limits::{TTL_DEFAULT, TTL_MAX, TTL_MIN};
@@ -7,17 +9,21 @@ use waypost_core::partition::partition_for_key;
 use waypost_core::time::millis;
 use waypost_core::{InstanceKey, Offset, PartitionId, Record, RecordKind, Topic};
 
+use crate::cap::CapSettings;
+use crate::census::Censuses;
 use crate::clock::{Mark, PartitionClock};
 use crate::copies;
 use crate::digest::{self, BucketPage, PartitionDigests};
 use crate::event::{FoldEvent, Outcome, RejectReason};
-use crate::key_state::KeyState;
+use crate::key_state::{KeyState, Rank};
 use crate::key_table::{ClusterNames, KeyParts};
 use crate::limits::GONE_KEPT_TTLS;
 use crate::partition_fold::{BurialDue, Overdue, PartitionFold};
 use crate::rules::{Reading, Step};
 use crate::topic_clock::{TopicClock, reject};
 use crate::view::{Counters, InstanceView, PartitionView};
+
+pub use holding::HoldingView;
 
 /// What the fold goes by besides the records. Equal in all Observers of a fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +34,8 @@ pub struct FoldSettings {
     pub ttl_min: Duration,
     /// Longer ones count as this.
     pub ttl_max: Duration,
+    /// How much may expire at once.
+    pub cap: CapSettings,
 }
 
 impl Default for FoldSettings {
@@ -36,6 +44,7 @@ impl Default for FoldSettings {
             ttl_default: TTL_DEFAULT,
             ttl_min: TTL_MIN,
             ttl_max: TTL_MAX,
+            cap: CapSettings::default(),
         }
     }
 }
@@ -61,6 +70,7 @@ pub struct Fold {
     pub(crate) clock: TopicClock,
     pub(crate) partitions: Vec<PartitionFold>,
     pub(crate) names: ClusterNames,
+    censuses: Censuses,
     counters: Counters,
 }
 
@@ -74,6 +84,7 @@ impl Fold {
             clock: TopicClock::new(Topic::Announcements),
             partitions: Vec::new(),
             names: ClusterNames::default(),
+            censuses: Censuses::new(settings.cap),
             counters: Counters::default(),
         }
     }
@@ -85,10 +96,13 @@ impl Fold {
             return;
         }
         self.partition_count = count;
+        let strays = self.partitions.iter().flat_map(PartitionFold::strays);
+        let copied: Vec<_> = strays.cloned().collect();
         for partition in &mut self.partitions {
             let id = partition.id;
             partition.find_strays(|key| partition_for_key(&key.to_record_key(), count) != id);
         }
+        self.settle_copies(&copied);
     }
 
     /// The reader stands at `position`; what lay before and was not delivered was compacted.
@@ -231,14 +245,11 @@ impl Fold {
     }
 
     fn standing(&self) -> impl Iterator<Item = (PartitionId, &KeyState)> {
-        self.partitions.iter().flat_map(move |partition| {
-            partition.keys.iter().filter_map(move |state| {
-                if copies::exist(&self.partitions, &state.key) {
-                    let (standing, _) = copies::find_standing(&self.partitions, &state.key)?;
-                    return (standing == partition.id).then_some((partition.id, state));
-                }
-                Some((partition.id, state))
-            })
+        self.partitions.iter().flat_map(|partition| {
+            partition
+                .keys
+                .iter()
+                .filter_map(|state| (state.rank == Rank::Stands).then_some((partition.id, state)))
         })
     }
 
@@ -265,7 +276,7 @@ impl Fold {
         if is_control || key.first() == Some(&0) {
             let outcome = self.clock.apply_reserved(record, key, headers.kind, events);
             if headers.kind == RecordKind::Tick && outcome == Outcome::Control {
-                self.on_tick(record.partition);
+                self.on_tick(record.partition, events);
             }
             return Ok(outcome);
         }
@@ -298,15 +309,18 @@ impl Fold {
                 offset: record.offset,
             });
         }
+        self.settle(record.partition, events);
         Ok(self.report(record, step, events))
     }
 
-    fn on_tick(&mut self, partition: PartitionId) {
+    fn on_tick(&mut self, partition: PartitionId, events: &mut Vec<FoldEvent>) {
         let kept_ms = millis(self.settings.ttl_max).saturating_mul(GONE_KEPT_TTLS.into());
         let fold = self.partitions.get_mut(partition.0 as usize);
         if let (Some(fold), Some(clock)) = (fold, self.clock.find(partition)) {
             fold.on_tick(clock, kept_ms, &mut self.names);
         }
+        self.count_tick(partition);
+        self.settle(partition, events);
     }
 
     /// Says what a step means for whoever holds the served state, which knows no partitions.
@@ -358,6 +372,7 @@ impl Fold {
             value: live.value.clone(),
             refusal: state.refused.as_ref().map(|r| r.refusal.clone()),
             wrong_partition: state.stray,
+            expiry: self.expiry_of(state, live),
             confirmation: live.confirmation,
         })
     }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use waypost_core::{InstanceKey, Offset, Timestamp};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::cap::Lapse;
 use crate::clock::{Mark, PartitionClock};
 use crate::digest::{DigestedKey, KeyDigest};
 use crate::event::{Confirmation, Life, Refusal};
@@ -22,6 +23,18 @@ pub(crate) struct KeyState {
     pub(crate) refused: Option<Box<Refused>>,
     /// In a partition that is not the key's own.
     pub(crate) stray: bool,
+    /// Which of its copies is served.
+    pub(crate) rank: Rank,
+}
+
+/// What a copy of a key is among its copies in other partitions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Rank {
+    /// The only one, or the one that is served.
+    #[default]
+    Stands,
+    /// Another one is served.
+    Loses,
 }
 
 #[derive(Clone, Debug)]
@@ -42,7 +55,11 @@ pub(crate) struct Live {
     mark: Mark,
     pub(crate) ttl_ms: u32,
     pub(crate) queued_at: QueuedAt,
-    pub(crate) overdue: bool,
+    /// Whether it is overdue.
+    pub(crate) lapse: Lapse,
+    /// A record of this key without effect was read after the standing announcement: compaction
+    /// would keep that one.
+    pub(crate) is_covered: bool,
     pub(crate) confirmation: Confirmation,
 }
 
@@ -90,7 +107,8 @@ impl Live {
             mark: accepted.place.mark,
             ttl_ms: 0,
             queued_at: QueuedAt::default(),
-            overdue: false,
+            lapse: Lapse::None,
+            is_covered: false,
             confirmation: Confirmation::Confirmed,
         };
         live.accept(accepted, Some(content));
@@ -108,7 +126,8 @@ impl Live {
             mark: at.mark,
             ttl_ms,
             queued_at: QueuedAt::default(),
-            overdue: false,
+            lapse: Lapse::None,
+            is_covered: false,
             confirmation: Confirmation::Unconfirmed,
         }
     }
@@ -125,6 +144,13 @@ impl Live {
             self.value_hash = xxh3_64(content.value);
             self.ttl_ms = content.ttl_ms;
         }
+    }
+
+    /// What stands was written again, by a keeper: no announcement, so its times stay as they are.
+    pub(crate) fn restate(&mut self, life: Life, offset: Offset) {
+        self.life = life;
+        self.offset = offset;
+        self.is_covered = false;
     }
 
     /// The last announcement accepted.

@@ -33,6 +33,8 @@
 //!
 //! where `logs` is a [`Logs`] that borrows the three folds.
 
+mod cap;
+mod census;
 pub mod clock;
 mod config_fold;
 mod continuity;
@@ -56,6 +58,7 @@ mod topic_clock;
 mod view;
 mod wheel;
 
+pub use cap::{CapSettings, CapShare, Census, Expiry, Holding};
 pub use config_fold::{ConfigFold, Conflict, ControlFold, Held, Origin, Overwritten};
 pub use continuity::Discontinuity;
 pub use digest::{BucketDigests, BucketPage, DigestedKey, PartitionDigests, bucket_of};
@@ -63,11 +66,11 @@ pub use event::{
     Confirmation, FoldEvent, GoneCause, Life, Outcome, Refusal, RefusalReason, RejectReason, Tick,
     VoidReason,
 };
-pub use fold::{Fold, FoldSettings};
+pub use fold::{Fold, FoldSettings, HoldingView};
 pub use keeper::{Access, Keeper, KeeperSettings, Logs, Role};
 pub use lane::Sameness;
 pub use loading::{Loading, Missing};
-pub use partition_fold::{BurialDue, Overdue};
+pub use partition_fold::{BurialDue, Overdue, RestatementDue};
 pub use replica::{Replica, ReplicaSettings, Request};
 pub use topic_clock::TopicClock;
 pub use view::{Counters, InstanceView, PartitionView};

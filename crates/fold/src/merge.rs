@@ -38,6 +38,10 @@ impl Fold {
                 Standing::Gone(_) => {}
             }
         }
+        for partition in (0..self.clock.partition_count()).map(PartitionId) {
+            // What is served after this is said below.
+            self.settle(partition, &mut Vec::new());
+        }
         let new = self.standing_states().filter_map(|state| {
             let live = state.live()?;
             let before = copies::find_standing(&old.partitions, &state.key);

@@ -1,18 +1,23 @@
 //! The keys of one partition: the state and every way to change it. Which change a record makes is
 //! decided in `rules`.
 
+mod due;
+
 use std::collections::{BTreeSet, VecDeque};
 
-use waypost_core::record::Evidence;
 use waypost_core::{InstanceKey, LogTime, Offset, PartitionId, Timestamp};
 
+use crate::cap::Lapse;
+use crate::census::Change;
 use crate::clock::{Mark, PartitionClock};
 use crate::digest::{DigestedKey, KeyDigest, PartitionDigests, bucket_of};
 use crate::event::{Confirmation, Life};
-use crate::key_state::{Burial, Gone, KeyState, Live, Place, Refused, Standing};
+use crate::key_state::{Burial, Gone, KeyState, Live, Place, Rank, Refused, Standing};
 use crate::key_table::{ClusterNames, KeyParts, KeyTable, Slot};
 use crate::limits::GONE_KEYS_MAX;
 use crate::wheel::Wheel;
+
+pub use due::{BurialDue, Overdue, RestatementDue};
 
 #[derive(Clone, Debug)]
 pub(crate) struct PartitionFold {
@@ -25,8 +30,14 @@ pub(crate) struct PartitionFold {
     /// Withdrawn keys in the order in which they are forgotten. An entry whose key has left that
     /// state since, or was withdrawn again, is passed over.
     gone_order: VecDeque<(Slot, Mark)>,
+    /// Withdrawn keys that keep a copy in another partition from being served.
+    barring: BTreeSet<Slot>,
+    /// Live keys whose last record is not their standing announcement.
+    covered: BTreeSet<Slot>,
     /// Keys that belong to another partition.
     strays: BTreeSet<InstanceKey>,
+    /// What happened since it was last asked for.
+    changes: Vec<(InstanceKey, Change)>,
     live: usize,
     /// Of those, the unconfirmed ones.
     unconfirmed: usize,
@@ -40,37 +51,6 @@ pub(crate) struct NewKey {
     pub(crate) key: InstanceKey,
     /// It belongs to another partition.
     pub(crate) stray: bool,
-}
-
-/// A live key past its time-to-live.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Overdue {
-    /// Which instance.
-    pub key: InstanceKey,
-    /// Its order data, for the expire.
-    pub life: Life,
-    /// The last announcement read for it, accepted or refused; `None` if it is unconfirmed.
-    pub evidence: Evidence,
-    /// Its time-to-live, milliseconds.
-    pub ttl_ms: i64,
-    /// Log time since its last accepted announcement at the moment asked about, milliseconds.
-    pub age_ms: i64,
-    /// Another announcement was refused on the key so recently that its next heartbeat may take
-    /// over.
-    pub contested: bool,
-}
-
-/// A withdrawal that must be written again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BurialDue {
-    /// Which instance.
-    pub key: InstanceKey,
-    /// The withdrawal's order data.
-    pub life: Life,
-    /// Offset of the announcement that it refused.
-    pub refused: Offset,
-    /// That announcement's time-to-live, milliseconds.
-    pub ttl_ms: i64,
 }
 
 /// An accepted announcement.
@@ -97,7 +77,10 @@ impl PartitionFold {
             overdue: BTreeSet::new(),
             burials_due: BTreeSet::new(),
             gone_order: VecDeque::new(),
+            barring: BTreeSet::new(),
+            covered: BTreeSet::new(),
             strays: BTreeSet::new(),
+            changes: Vec::new(),
             live: 0,
             unconfirmed: 0,
             gone: 0,
@@ -139,50 +122,6 @@ impl PartitionFold {
         &self.strays
     }
 
-    /// Live keys that no announcement has touched for their time-to-live, as of the moment `at`.
-    pub(crate) fn overdue<'a>(
-        &'a self,
-        clock: &'a PartitionClock,
-        at: Mark,
-    ) -> impl Iterator<Item = Overdue> + 'a {
-        self.overdue.iter().filter_map(move |slot| {
-            let state = self.keys.get(*slot)?;
-            let live = state.live()?;
-            let ttl_ms = i64::from(live.ttl_ms);
-            let age_ms = clock.age_ms_at(live.last().mark, at);
-            (age_ms >= ttl_ms).then(|| Overdue {
-                key: state.key.clone(),
-                life: live.life,
-                evidence: match live.confirmation {
-                    Confirmation::Confirmed => {
-                        Evidence::At(state.last_read().unwrap_or(live.last()).offset)
-                    }
-                    Confirmation::Unconfirmed => Evidence::None,
-                },
-                ttl_ms,
-                age_ms,
-                contested: state.is_contested(clock, live.ttl_ms),
-            })
-        })
-    }
-
-    /// Withdrawals that must be written again.
-    pub(crate) fn burials_due(&self) -> impl Iterator<Item = BurialDue> {
-        self.burials_due.iter().filter_map(|slot| {
-            let state = self.keys.get(*slot)?;
-            let Standing::Gone(gone) = &state.standing else {
-                return None;
-            };
-            let burial = gone.burial?;
-            Some(BurialDue {
-                key: state.key.clone(),
-                life: gone.life,
-                refused: burial.refused,
-                ttl_ms: i64::from(burial.ttl_ms),
-            })
-        })
-    }
-
     /// An unknown key is announced.
     pub(crate) fn insert_live(
         &mut self,
@@ -196,6 +135,7 @@ impl PartitionFold {
             self.live += 1;
             self.enqueue(slot, log_time);
             self.digests.add(self.digest_of(slot));
+            self.note(slot, Change::Arrived);
         }
     }
 
@@ -210,6 +150,7 @@ impl PartitionFold {
         let gone = Gone::new(life, since);
         if let Some(slot) = self.insert(key, Standing::Gone(gone)) {
             self.gone += 1;
+            self.note(slot, Change::Reordered);
             self.remember_gone(slot, since, names);
         }
     }
@@ -250,6 +191,7 @@ impl PartitionFold {
             self.live += 1;
             self.unconfirmed += 1;
             self.enqueue(slot, clock.log_time());
+            self.note(slot, Change::Arrived);
         }
     }
 
@@ -267,10 +209,12 @@ impl PartitionFold {
         state.standing = Standing::Live(Live::new(accepted, content));
         state.forget_refusal_of(accepted.life);
         self.burials_due.remove(&slot);
+        self.barring.remove(&slot);
         self.gone -= 1;
         self.live += 1;
         self.enqueue(slot, log_time);
         self.digests.add(self.digest_of(slot));
+        self.note(slot, Change::Arrived);
     }
 
     /// A live key is announced again; `content` is `None` for the same bytes.
@@ -300,19 +244,27 @@ impl PartitionFold {
         if live.confirmation == Confirmation::Unconfirmed {
             self.unconfirmed -= 1;
         }
-        let was_overdue = std::mem::take(&mut live.overdue);
+        let lapse = std::mem::take(&mut live.lapse);
+        let was_covered = std::mem::take(&mut live.is_covered);
+        let was_overdue = lapse != Lapse::None;
         let ttl_before = live.ttl_ms;
         live.accept(accepted, content);
+        let is_shorter = live.ttl_ms < ttl_before;
         if was_overdue {
             self.overdue.remove(&slot);
+            self.note(slot, Change::Spoke(lapse));
+        }
+        if was_covered {
+            self.covered.remove(&slot);
         }
         // A longer time-to-live is found out when the wheel looks at the key.
-        if was_overdue || live.ttl_ms < ttl_before {
+        if was_overdue || is_shorter {
             self.enqueue(slot, log_time);
         }
         if !unchanged {
             self.digests.subtract(before);
             self.digests.add(self.digest_of(slot));
+            self.note(slot, Change::Reordered);
         }
     }
 
@@ -325,6 +277,7 @@ impl PartitionFold {
         names: &mut ClusterNames,
     ) {
         self.digests.subtract(self.digest_of(slot));
+        self.note_left(slot);
         let Some(state) = self.keys.get_mut(slot) else {
             return;
         };
@@ -333,6 +286,7 @@ impl PartitionFold {
         }
         state.standing = Standing::Gone(Gone::new(life, since));
         self.overdue.remove(&slot);
+        self.covered.remove(&slot);
         self.live -= 1;
         self.gone += 1;
         self.remember_gone(slot, since, names);
@@ -355,15 +309,21 @@ impl PartitionFold {
             gone.since = since;
             self.remember_gone(slot, since, names);
         }
+        self.note(slot, Change::Reordered);
     }
 
     /// A key becomes unknown.
     pub(crate) fn remove(&mut self, slot: Slot, names: &mut ClusterNames) -> Option<KeyState> {
+        self.note_left(slot);
         let state = self.keys.remove(slot)?;
         self.digests.subtract(state.digest());
         self.overdue.remove(&slot);
         self.burials_due.remove(&slot);
-        self.strays.remove(&state.key);
+        self.barring.remove(&slot);
+        self.covered.remove(&slot);
+        if self.strays.remove(&state.key) {
+            self.changes.push((state.key.clone(), Change::CopyLeft));
+        }
         names.release(&state.key.cluster);
         if state.is_unconfirmed() {
             self.unconfirmed -= 1;
@@ -411,13 +371,15 @@ impl PartitionFold {
             let Some(live) = self.keys.get_mut(slot).and_then(KeyState::live_mut) else {
                 continue;
             };
-            if live.queued_at != queued_at || live.overdue {
+            if live.queued_at != queued_at || live.lapse != Lapse::None {
                 continue;
             }
             let rest_ms = i64::from(live.ttl_ms) - clock.age_ms(live.last().mark);
             if rest_ms <= 0 {
-                live.overdue = true;
+                live.lapse = Lapse::of(live.confirmation, clock.is_below_floor(live.last().offset));
+                let change = Change::FellSilent(live.lapse);
                 self.overdue.insert(slot);
+                self.note(slot, change);
             } else {
                 let due = LogTime(clock.log_time().0.saturating_add(rest_ms));
                 live.queued_at = self.wheel.push(slot, due);
@@ -447,7 +409,24 @@ impl PartitionFold {
             standing,
             refused: None,
             stray: key.stray,
+            rank: Rank::Stands,
         })
+    }
+
+    /// Something happened to a key. Of a copy that is not served only that it did.
+    fn note(&mut self, slot: Slot, change: Change) {
+        if let Some(state) = self.keys.get(slot) {
+            let counts = state.rank == Rank::Stands;
+            let change = if counts { change } else { Change::Reordered };
+            self.changes.push((state.key.clone(), change));
+        }
+    }
+
+    /// A key is about to be live no more, or to be forgotten.
+    fn note_left(&mut self, slot: Slot) {
+        let live = self.keys.get(slot).and_then(KeyState::live);
+        let change = live.map_or(Change::Reordered, |live| Change::Left(live.lapse));
+        self.note(slot, change);
     }
 
     /// Puts a live key where the wheel looks at it when it can be overdue at the earliest.
@@ -485,7 +464,8 @@ impl PartitionFold {
                 break;
             }
             self.gone_order.pop_front();
-            if stands && self.burials_due.contains(&slot) {
+            let is_needed = self.burials_due.contains(&slot) || self.barring.contains(&slot);
+            if stands && is_needed {
                 self.gone_order.push_back((slot, since));
             } else if stands {
                 self.remove(slot, names);

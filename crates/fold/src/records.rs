@@ -84,6 +84,33 @@ pub fn burial(key: &InstanceKey, partition: PartitionId, life: Life, refused: Of
     )
 }
 
+/// The standing announcement of a key again, as read at `offset` last, after a record without effect
+/// that compaction would keep instead. It makes the instance no younger.
+#[must_use]
+pub fn restatement(
+    key: &InstanceKey,
+    partition: PartitionId,
+    life: Life,
+    value: Bytes,
+    offset: Offset,
+) -> NewRecord {
+    NewRecord {
+        topic: Topic::Announcements,
+        partition: Some(partition),
+        key: key.to_record_key(),
+        value: Some(value),
+        headers: Headers {
+            kind: RecordKind::Announce,
+            id: life.id,
+            birth: life.id.and(life.birth),
+            seq: life.id.map(|_| life.seq),
+            evidence: Some(Evidence::At(offset)),
+            ..Headers::default()
+        },
+        delivery: Delivery::Change,
+    }
+}
+
 fn removal(
     key: &InstanceKey,
     partition: PartitionId,

@@ -55,11 +55,24 @@ impl PartitionFold {
         if slot.is_some_and(|slot| self.keys.get(slot).is_some_and(|state| state.stray)) {
             self.stray_records += 1;
         }
+        let step = self.apply_kind(&mut r, slot);
+        let is_void = matches!(step, Err(_) | Ok(Step::Refused(..) | Step::Void(..)));
+        if let Some(slot) = slot.filter(|_| is_void) {
+            self.cover(slot);
+        }
+        step
+    }
+
+    fn apply_kind(
+        &mut self,
+        r: &mut Reading<'_>,
+        slot: Option<Slot>,
+    ) -> Result<Step, RejectReason> {
         match (r.headers.kind, r.record.value.as_deref()) {
-            (RecordKind::Announce, Some(value)) => self.announce(&mut r, slot, value),
-            (RecordKind::Announce, None) => self.purge(&mut r, slot),
-            (RecordKind::Withdraw, None) => self.withdraw(&mut r, slot),
-            (RecordKind::Expire, None) => self.expire(&mut r, slot),
+            (RecordKind::Announce, Some(value)) => self.announce(r, slot, value),
+            (RecordKind::Announce, None) => self.purge(r, slot),
+            (RecordKind::Withdraw, None) => self.withdraw(r, slot),
+            (RecordKind::Expire, None) => self.expire(r, slot),
             (RecordKind::Withdraw | RecordKind::Expire, Some(_)) => Err(RejectReason::Form(
                 "a withdrawal or expire has a null value",
             )),
@@ -81,6 +94,9 @@ impl PartitionFold {
             return self.announce_unknown(r, arriving);
         };
         match &state.standing {
+            Standing::Live(_) if r.headers.evidence.is_some() && !state.is_unconfirmed() => {
+                Ok(self.restated(r, slot, arriving))
+            }
             Standing::Live(live) if live.value == value => self.beat(r, slot, arriving),
             Standing::Live(_) => self.change(r, slot, arriving),
             Standing::Gone(_) => self.announce_gone(r, slot, arriving),
@@ -102,6 +118,24 @@ impl PartitionFold {
         };
         self.insert_live(new, r.accept(arriving.life), content, r.clock.log_time());
         Ok(Step::Live(key))
+    }
+
+    /// A keeper wrote an announcement again. It says that this is what stands, not that anybody
+    /// lives: it makes nothing younger, and takes the place of nothing else.
+    fn restated(&mut self, r: &Reading<'_>, slot: Slot, arriving: Arriving<'_>) -> Step {
+        let Some(state) = self.keys.get(slot) else {
+            return Step::Unchanged;
+        };
+        let (key, standing) = (state.key.clone(), state.life());
+        let is_same = standing.id == arriving.life.id && standing.seq == arriving.life.seq;
+        let live = state
+            .live()
+            .filter(|live| is_same && live.value == arriving.value);
+        let Some(last) = live.map(Live::last) else {
+            return Step::Void(key, VoidReason::RestatesOther);
+        };
+        self.restate(slot, arriving.life, r.record.offset.max(last.offset));
+        Step::Unchanged
     }
 
     /// The content that stands was announced again. A heartbeat ends here: nothing is decoded, and
@@ -316,6 +350,9 @@ impl PartitionFold {
             InstanceKey::from_record_key(r.record_key).map_err(RejectReason::Key)?;
             return Ok(Step::Unchanged);
         };
+        if cause == GoneCause::Expired {
+            self.note_expired(slot);
+        }
         Ok(match self.remove(slot, r.names) {
             Some(state) if state.live().is_some() => Step::Gone(state.key, cause),
             _ => Step::Unchanged,

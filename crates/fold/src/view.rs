@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use waypost_core::{InstanceKey, LogTime, Offset, PartitionId, Timestamp};
 
+use crate::cap::Expiry;
 use crate::clock::LastTick;
 use crate::event::{Confirmation, Life, Outcome, Refusal};
 
@@ -34,6 +35,8 @@ pub struct InstanceView {
     pub refusal: Option<Arc<Refusal>>,
     /// Whether the key was announced in a partition that is not its own.
     pub wrong_partition: bool,
+    /// Whether it is about to leave because nobody announces it, or is held.
+    pub expiry: Expiry,
     /// Whether this log has said that it lives.
     pub confirmation: Confirmation,
 }
