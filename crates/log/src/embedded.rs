@@ -8,6 +8,7 @@
 //! | Which times? | The wall clock's, never decreasing within a partition, across restarts too. |
 //! | Who may open it? | One process: it holds a lock on `DIR/lock`. |
 //! | What if the disk fails? | Appends are `Unavailable` with the reason; the file is opened again every second and the log goes on when it can be written. Heartbeats and changes acknowledged before are neither lost nor doubled. |
+//! | What if the file is removed? | Noticed before the next write: appends are `Unavailable`, readers say so, what was read stays readable. Put back, the log goes on. |
 //! | What if the file is damaged? | It is checked whole at every start and refused with the way forward; [`OnDamage::Salvage`] goes on with every intact record. |
 //!
 //! The store is a `redb` file, `DIR/log.redb`. One thread of its own writes; readers

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use waypost_core::port::{AnnouncementLog, LogError};
+use waypost_core::port::{AnnouncementLog, LogError, LogReader, ReadEvent};
 use waypost_core::record::{Delivery, Headers, IDENTITY_KEY, NewRecord, Record, RecordKind, Topic};
 use waypost_core::{Offset, PartitionId, Timestamp};
 use waypost_log::suite::{DEADLINE, Follower};
@@ -299,4 +299,72 @@ async fn a_log_that_only_beats_does_not_grow() {
         INSTANCES + ROUNDS,
         "one of each key, and changes within the lag"
     );
+}
+
+/// The events of a reader until one that `is_it`.
+async fn until_event(reader: &mut dyn LogReader, is_it: impl Fn(&ReadEvent) -> bool) -> ReadEvent {
+    loop {
+        let event = timeout(DEADLINE, reader.next()).await;
+        let event = event.expect("an event").expect("the reader goes on");
+        if is_it(&event) {
+            return event;
+        }
+    }
+}
+
+async fn until_appended(log: &EmbeddedLog, key: &str) {
+    let append = async {
+        while log.append(mk_record(key, Some("v"))).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(DEADLINE, append)
+        .await
+        .expect("the log takes it in time");
+}
+
+#[tokio::test]
+async fn a_directory_that_is_removed_under_the_log_is_noticed_and_one_put_back_goes_on() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let (dir, elsewhere) = (parent.path().join("data"), parent.path().join("away"));
+    let clock = ManualClock::new(NOW);
+    let log = open(&dir, &clock).await;
+    until_appended(&log, "before").await;
+    let mut reader = log.read(Topic::Announcements, &[]).await.expect("opens");
+    let caught_up = |event: &ReadEvent| matches!(event, ReadEvent::CaughtUp { .. });
+    until_event(&mut *reader, caught_up).await;
+
+    std::fs::rename(&dir, &elsewhere).expect("moved");
+    // Another file at the same place is not this log's.
+    std::fs::create_dir(&dir).expect("made");
+    std::fs::write(dir.join("log.redb"), b"of somebody else").expect("written");
+    let refused = log.append(mk_record("during", Some("v"))).await;
+    let Err(LogError::Unavailable(reason)) = refused else {
+        panic!("acknowledged what is lost: {refused:?}");
+    };
+    let file = dir.join("log.redb").display().to_string();
+    assert!(
+        reason.contains(&file) && reason.contains("removed or replaced"),
+        "{reason}"
+    );
+    let unavailable = |event: &ReadEvent| matches!(event, ReadEvent::Unavailable(_));
+    let told = until_event(&mut *reader, unavailable).await;
+    assert_eq!(told, ReadEvent::Unavailable(reason));
+    // What was read is still there to be read.
+    let mut late = log.read(Topic::Announcements, &[]).await.expect("opens");
+    let has_before = |event: &ReadEvent| match event {
+        ReadEvent::Records(records) => !offsets_of(records, "before").is_empty(),
+        _ => false,
+    };
+    until_event(&mut *late, has_before).await;
+
+    std::fs::remove_dir_all(&dir).expect("removed");
+    std::fs::rename(&elsewhere, &dir).expect("moved back");
+    until_appended(&log, "after").await;
+    let available = |event: &ReadEvent| matches!(event, ReadEvent::Available);
+    until_event(&mut *reader, available).await;
+    let (_log, records) = stored(log, &dir, &clock).await;
+    assert_eq!(offsets_of(&records, "during"), [0_i64; 0]);
+    assert_eq!(offsets_of(&records, "before").len(), 1);
+    assert_eq!(offsets_of(&records, "after").len(), 1);
 }

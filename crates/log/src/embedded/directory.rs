@@ -3,7 +3,9 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 use redb::Builder;
@@ -20,6 +22,8 @@ const LOCK: &str = "lock";
 pub(super) struct Directory {
     path: PathBuf,
     lock: Mutex<Option<File>>,
+    /// Which file is open, as device and number. Never set for a disk in memory.
+    store: OnceLock<(u64, u64)>,
 }
 
 /// What there is of a log.
@@ -51,6 +55,7 @@ impl Directory {
         Ok(Self {
             path: path.to_owned(),
             lock: Mutex::new(Some(file)),
+            store: OnceLock::new(),
         })
     }
 
@@ -65,6 +70,7 @@ impl Directory {
         Self {
             path: PathBuf::from("(in memory)"),
             lock: Mutex::new(None),
+            store: OnceLock::new(),
         }
     }
 
@@ -93,6 +99,29 @@ impl Directory {
     pub(super) fn opener(&self) -> OpenDatabase {
         let path = self.file();
         Box::new(move |builder: &mut Builder| builder.open(&path))
+    }
+
+    /// From now on the store is the file that stands at its path.
+    pub(super) fn remember_store(&self) -> Result<(), LogError> {
+        let metadata = fs::metadata(self.file()).map_err(|error| self.unusable(&error))?;
+        // Said once for each directory; a second time would say the same.
+        let _ = self.store.set((metadata.dev(), metadata.ino()));
+        Ok(())
+    }
+
+    /// Whether the open store still stands at its path. A file that was removed can be written
+    /// without an error, and everything in it is gone with the process.
+    pub(super) fn check_store(&self) -> Result<(), StoreError> {
+        let Some(store) = self.store.get() else {
+            return Ok(());
+        };
+        match fs::metadata(self.file()) {
+            Ok(metadata) if (metadata.dev(), metadata.ino()) == *store => Ok(()),
+            Ok(_) => Err(StoreError::Removed),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(StoreError::Removed),
+            // Anything else says nothing about the file.
+            Err(_) => Ok(()),
+        }
     }
 
     /// Puts the complete file `made` in the store's place, and sees to it that it stays there.
@@ -132,6 +161,11 @@ impl Directory {
             StoreError::Record(..) | StoreError::Missing(_) | StoreError::Panic => {
                 self.damaged(&error.to_string())
             }
+            StoreError::Removed => LogError::Unavailable(format!(
+                "{}: {error}; put it back, or stop and start again with a directory that stays: \
+                 until then nothing is written, and what was read is served",
+                file.display()
+            )),
             StoreError::NotOpen => LogError::Unavailable(format!("{}: {error}", file.display())),
             StoreError::Database(source) => match &**source {
                 redb::Error::Corrupted(_) | redb::Error::UpgradeRequired(_) => {

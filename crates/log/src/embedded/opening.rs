@@ -61,6 +61,7 @@ pub(super) fn open_directory(path: &Path, settings: &EmbeddedSettings) -> Result
         }
         other => other?,
     };
+    directory.remember_store()?;
     let open = directory.opener();
     start(directory, open, store, loaded, origin, settings)
 }

@@ -31,6 +31,7 @@ pub(super) struct EmbeddedReader {
     /// A read of the store that is under way, so that a dropped `next` does not lose it.
     reading: Option<(usize, JoinHandle<StoreRead>)>,
     reach: Reach,
+    writing: Writing,
     /// The partition that is looked at first, so that a busy one does not starve the others.
     first: usize,
 }
@@ -48,6 +49,13 @@ enum Greeting {
 enum Reach {
     Available,
     Unavailable,
+}
+
+/// Whether the reader last said that the log takes records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Writing {
+    Works,
+    Fails,
 }
 
 #[derive(Debug)]
@@ -107,6 +115,7 @@ impl EmbeddedReader {
             bounds_at: Instant::now() + bounds_interval,
             reading: None,
             reach: Reach::Available,
+            writing: Writing::Works,
             first: 0,
         }
     }
@@ -123,10 +132,42 @@ impl EmbeddedReader {
             self.make_bounds_due();
             return Some(ReadEvent::Available);
         }
+        if let Some(failure) = self.report_failure() {
+            return Some(failure);
+        }
+        if self.writing == Writing::Fails {
+            return self.advance();
+        }
         if self.bounds_at <= Instant::now() {
             self.make_bounds_due();
         }
         self.report_bounds().or_else(|| self.advance())
+    }
+
+    /// While nothing can be written, says so instead of where partitions end: the log stands still
+    /// although announcers speak. What is there can be read.
+    fn report_failure(&mut self) -> Option<ReadEvent> {
+        let failure = self.shared.failure();
+        let before = self.writing;
+        self.writing = match failure {
+            Some(_) => Writing::Fails,
+            None => Writing::Works,
+        };
+        match (before, failure) {
+            (Writing::Fails, None) => {
+                self.make_bounds_due();
+                Some(ReadEvent::Available)
+            }
+            (Writing::Works, Some(reason)) => {
+                self.bounds_at = Instant::now() + self.bounds_interval;
+                Some(ReadEvent::Unavailable(reason))
+            }
+            (Writing::Fails, Some(reason)) if self.bounds_at <= Instant::now() => {
+                self.bounds_at = Instant::now() + self.bounds_interval;
+                Some(ReadEvent::Unavailable(reason))
+            }
+            _ => None,
+        }
     }
 
     fn make_bounds_due(&mut self) {

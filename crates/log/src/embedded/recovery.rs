@@ -35,19 +35,21 @@ impl Writer {
         match self.recover(&mut in_doubt) {
             Ok(()) => {
                 self.health = Health::Writing;
+                self.shared.set_failure(None);
                 tracing::info!("the log takes records again");
             }
             Err(error) => {
                 let reason = self.shared.to_reason(&error);
+                self.shared.set_failure(Some(reason.clone()));
                 self.health = Health::Failed(Failure::new(reason, in_doubt));
             }
         }
-        // Readers that could not ask the store look again.
-        self.shared.publish([]);
     }
 
     /// Leaves `in_doubt` empty as soon as it is known what became of it.
     fn recover(&mut self, in_doubt: &mut Vec<(Topic, Record)>) -> Result<(), StoreError> {
+        // A store that was removed is kept open: it alone still has what was read.
+        self.shared.check_store()?;
         let open = &self.open;
         self.shared.replace_store(|| Store::open(open))?;
         let loaded = self

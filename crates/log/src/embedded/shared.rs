@@ -19,6 +19,8 @@ pub(super) struct Shared {
     directory: Directory,
     /// Empty while it is opened anew after a failure, and once the log is closed.
     store: RwLock<Option<Store>>,
+    /// Why nothing can be written at present.
+    failure: Mutex<Option<String>>,
     announcements: Vec<Mutex<Tail>>,
     config: Vec<Mutex<Tail>>,
     control: Vec<Mutex<Tail>>,
@@ -69,6 +71,7 @@ impl Shared {
         Self {
             directory,
             store: RwLock::new(Some(store)),
+            failure: Mutex::new(None),
             announcements: tails(Topic::Announcements),
             config: tails(Topic::Config),
             control: tails(Topic::Control),
@@ -158,6 +161,23 @@ impl Shared {
             LogError::Unavailable(reason) => reason,
             other => other.to_string(),
         }
+    }
+
+    /// Whether the open store still stands at its path.
+    pub(super) fn check_store(&self) -> Result<(), StoreError> {
+        self.directory.check_store()
+    }
+
+    /// Why nothing can be written at present: readers, who see nothing new then, say so.
+    pub(super) fn failure(&self) -> Option<String> {
+        self.failure.lock().clone()
+    }
+
+    /// Says why nothing can be written, or that it can.
+    pub(super) fn set_failure(&self, reason: Option<String>) {
+        *self.failure.lock() = reason;
+        // Whoever waits for records looks again.
+        self.publish([]);
     }
 
     /// Closes the store and puts what `open` makes in its place. Blocks until nobody reads.

@@ -53,6 +53,8 @@ pub(super) enum StoreError {
     Panic,
     #[error("it is being opened again after a failure")]
     NotOpen,
+    #[error("it was removed or replaced while this process uses it")]
+    Removed,
 }
 
 impl<E: Into<redb::Error>> From<E> for StoreError {

@@ -214,6 +214,7 @@ impl Writer {
 
     /// Writes everything that is pending and what may be removed by now, and waits for the disk.
     pub(super) fn commit(&mut self, closing: Closing) -> Result<(), StoreError> {
+        self.shared.check_store()?;
         let now = self.clock.now();
         let removable = self
             .ledger
@@ -262,6 +263,7 @@ impl Writer {
                 .send(Err(LogError::Unavailable(reason.clone())));
             in_doubt.push((staged.topic, staged.record));
         }
+        self.shared.set_failure(Some(reason.clone()));
         self.health = Health::Failed(Failure::new(reason, in_doubt));
     }
 
