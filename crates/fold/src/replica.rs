@@ -153,7 +153,13 @@ impl Replica {
         }
     }
 
-    /// What is to be done now, several times a second and after every event.
+    /// What the last events ask for. Asked after each of them, so that a reader whose topic is read
+    /// again gives out nothing more.
+    pub fn take_requests(&mut self) -> Vec<Request> {
+        self.requests.drain(..).collect()
+    }
+
+    /// What is to be done now, asked several times a second.
     pub fn due(&mut self, now: Duration) -> Vec<Request> {
         if !self.is_replaying() {
             self.push_keeper_records(now);
@@ -164,7 +170,7 @@ impl Replica {
             self.requests
                 .extend(nudge.map(|record| Request::Append(Box::new(record))));
         }
-        self.requests.drain(..).collect()
+        self.take_requests()
     }
 
     /// A record that [`Self::due`] gave out was taken by the log, or was given up.

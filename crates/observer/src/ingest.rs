@@ -9,10 +9,10 @@ mod batch;
 mod follower;
 mod freshness;
 mod named;
+mod notices;
 mod question;
 mod readiness;
-mod replay;
-mod writes;
+mod work;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,9 +23,8 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use waypost_core::record::KeeperId;
 use waypost_core::{AnnouncementLog, LogError, Offset, PartitionId, ReadEvent, Timestamp, Topic};
-use waypost_fold::{
-    ConfigFold, ControlFold, Fold, FoldSettings, Keeper, KeeperSettings, Loading, Logs,
-};
+use waypost_fold::clock::PartitionClock;
+use waypost_fold::{KeeperSettings, Replica, ReplicaSettings, Request};
 use waypost_runtime::Readiness;
 use waypost_store::Writer;
 
@@ -39,8 +38,7 @@ use follower::{Followed, Follower, pause_after};
 use freshness::Freshness;
 use named::NamedRecords;
 use readiness::LoadingTasks;
-use replay::Replays;
-use writes::KeeperWrites;
+use work::{Done, LogWork};
 
 pub use question::{IngestGone, LogView, PartitionFacts, Questions, RefusedRecord};
 
@@ -77,12 +75,9 @@ pub(crate) struct Ingest {
     log: Arc<dyn AnnouncementLog>,
     start_check: Option<StartCheck>,
     writer: Writer,
-    folds: Folds,
-    loading: Loading,
-    keeper: Keeper,
-    keeper_settings: KeeperSettings,
-    keeper_writes: KeeperWrites,
-    replays: Replays,
+    replica: Replica,
+    beat_interval: Duration,
+    log_work: LogWork,
     freshness: Freshness,
     progress: Progress,
     verdicts: batch::HeldVerdicts,
@@ -100,65 +95,6 @@ pub(crate) struct Ingest {
     log_now: Timestamp,
     forgot_at: Duration,
     reminded_at: Duration,
-}
-
-/// The three folds of one log.
-pub(crate) struct Folds {
-    announcements: Fold,
-    config: ConfigFold,
-    control: ControlFold,
-}
-
-impl Folds {
-    fn new() -> Self {
-        Self {
-            announcements: Fold::new(FoldSettings::default()),
-            config: ConfigFold::new(),
-            control: ControlFold::new(),
-        }
-    }
-
-    fn logs(&self) -> Logs<'_> {
-        Logs {
-            announcements: &self.announcements,
-            config: &self.config,
-            control: &self.control,
-        }
-    }
-
-    fn clock(&self, topic: Topic) -> &waypost_fold::TopicClock {
-        match topic {
-            Topic::Announcements => self.announcements.clock(),
-            Topic::Config => self.config.clock(),
-            Topic::Control => self.control.clock(),
-        }
-    }
-
-    fn set_partitions(&mut self, topic: Topic, count: u32) {
-        match topic {
-            Topic::Announcements => self.announcements.set_partitions(count),
-            Topic::Config => self.config.set_partitions(count),
-            Topic::Control => self.control.set_partitions(count),
-        }
-    }
-
-    fn advance_to(&mut self, topic: Topic, partition: PartitionId, position: Offset) {
-        match topic {
-            Topic::Announcements => self.announcements.advance_to(partition, position),
-            Topic::Config => self.config.advance_to(partition, position),
-            Topic::Control => self.control.advance_to(partition, position),
-        }
-    }
-
-    fn positions(&self, topic: Topic) -> Vec<(PartitionId, Offset)> {
-        let clocks = self.clock(topic).iter();
-        clocks.map(|(p, clock)| (p, clock.position())).collect()
-    }
-
-    fn position(&self, topic: Topic, partition: PartitionId) -> Offset {
-        let clock = self.clock(topic).find(partition);
-        clock.map_or(Offset(0), waypost_fold::clock::PartitionClock::position)
-    }
 }
 
 /// The followers of the three topics. Apart from [`Ingest`], so that all three can be awaited while
@@ -200,16 +136,18 @@ impl Ingest {
     /// The task, not running yet, and the way to ask it something.
     pub(crate) fn new(parts: IngestParts) -> (Self, Questions) {
         let (questions_tx, questions_rx) = mpsc::channel(QUESTIONS_QUEUED_MAX);
+        let settings = ReplicaSettings {
+            keeper: parts.keeper_settings,
+            newborn_grace: parts.newborn_grace,
+            ..ReplicaSettings::default()
+        };
         let ingest = Self {
             log: Arc::clone(&parts.log),
             start_check: parts.start_check,
             writer: parts.writer,
-            folds: Folds::new(),
-            loading: Loading::new(&Topic::ALL, parts.newborn_grace),
-            keeper: Keeper::new(parts.keeper_id, parts.keeper_settings),
-            keeper_settings: parts.keeper_settings,
-            keeper_writes: KeeperWrites::new(parts.log, parts.metrics.clone()),
-            replays: Replays::default(),
+            replica: Replica::new(parts.keeper_id, settings),
+            beat_interval: BEAT_INTERVAL.min(parts.keeper_settings.tick_interval),
+            log_work: LogWork::new(parts.log, parts.metrics.clone()),
             freshness: Freshness::default(),
             progress: parts.progress,
             verdicts: batch::HeldVerdicts::default(),
@@ -246,8 +184,7 @@ impl Ingest {
         for topic in Topic::ALL {
             followers.get(topic).open(Vec::new());
         }
-        let period = BEAT_INTERVAL.min(self.keeper_settings.tick_interval);
-        let mut beat = tokio::time::interval(period);
+        let mut beat = tokio::time::interval(self.beat_interval);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
@@ -257,8 +194,8 @@ impl Ingest {
                     Followed::Failed(error) => self.on_failed(topic, &error, &mut followers),
                 },
                 Some(question) = self.questions_rx.recv() => self.answer(question),
-                Some(record) = self.keeper_writes.settled() => self.keeper.on_settled(&record),
-                _ = beat.tick() => self.on_beat(),
+                Some(done) = self.log_work.next() => self.on_done(done, &mut followers),
+                _ = beat.tick() => self.on_beat(&mut followers),
             }
         }
     }
@@ -305,7 +242,7 @@ impl Ingest {
             error,
             LogError::Misconfigured(_) | LogError::Damaged(_) | LogError::InUse(_)
         );
-        is_lasting && !self.loading.is_loaded()
+        is_lasting && !self.replica.loading().is_loaded()
     }
 
     async fn fail(&mut self, error: LogError) {
@@ -319,36 +256,23 @@ impl Ingest {
     fn on_event(&mut self, topic: Topic, event: ReadEvent, followers: &mut Followers) {
         let now = self.now();
         self.freshness.on_heard(now);
+        self.read(topic, &event, now);
         match event {
-            ReadEvent::Partitions(count) => {
-                self.folds.set_partitions(topic, count);
-                self.loading.on_partitions(topic, count);
-            }
             ReadEvent::Bounds { partition, end, .. } => self.on_end(topic, partition, end, now),
             ReadEvent::Records(records) => {
                 self.freshness.on_back(topic);
-                self.on_records(topic, &records, now);
+                let mut partitions = records.iter().map(|r| r.partition).collect::<Vec<_>>();
+                partitions.dedup();
+                for partition in partitions {
+                    self.on_position(topic, partition);
+                }
             }
             ReadEvent::CaughtUp {
                 partition,
                 position,
             } => {
-                self.folds.advance_to(topic, partition, position);
-                self.on_position(topic, partition, now);
+                self.on_position(topic, partition);
                 self.on_end(topic, partition, position, now);
-                self.finish_replay(topic);
-            }
-            ReadEvent::OutOfRange {
-                partition,
-                position,
-            } => {
-                tracing::warn!(
-                    topic = topic.suffix(),
-                    %partition,
-                    %position,
-                    "the log does not continue here any more; reading the topic again from its beginning, nothing is removed"
-                );
-                self.begin_replay(topic, followers);
             }
             ReadEvent::Unavailable(reason) => {
                 self.metrics.on_read_error(topic);
@@ -360,8 +284,50 @@ impl Ingest {
                 tracing::info!(topic = topic.suffix(), "the log can be read again");
                 self.freshness.on_back(topic);
             }
+            ReadEvent::Partitions(_) | ReadEvent::OutOfRange { .. } => {}
         }
+        let requests = self.replica.take_requests();
+        self.work_on(requests, followers);
         self.open_gate();
+    }
+
+    /// What the log had to say about a record that was looked at, or that was written.
+    fn on_done(&mut self, done: Done, followers: &mut Followers) {
+        let now = self.now();
+        match done {
+            Done::Settled(record) => self.replica.on_settled(&record),
+            Done::Found {
+                topic,
+                partition,
+                offset,
+                found,
+            } => {
+                let mut events = Vec::new();
+                let found = found.map(|record| record.map(|record| *record));
+                let replica = &mut self.replica;
+                replica.on_read_at(topic, partition, offset, found, now, &mut events);
+                self.serve(events);
+            }
+        }
+        let requests = self.replica.take_requests();
+        self.work_on(requests, followers);
+    }
+
+    fn work_on(&mut self, requests: Vec<Request>, followers: &mut Followers) {
+        for request in requests {
+            match request {
+                Request::Append(record) => self.log_work.append(*record),
+                Request::ReadAt {
+                    topic,
+                    partition,
+                    offset,
+                } => self.log_work.read_at(topic, partition, offset),
+                Request::ReadAgain(topic) => {
+                    self.freshness.forget(topic);
+                    followers.get(topic).reopen(Vec::new());
+                }
+            }
+        }
     }
 
     fn on_failed(&mut self, topic: Topic, error: &LogError, followers: &mut Followers) {
@@ -370,21 +336,20 @@ impl Ingest {
             .on_away(topic, format!("{error}; trying again"));
         self.renew_readiness();
         self.remind_of_absence();
-        followers.get(topic).reopen(self.folds.positions(topic));
+        let positions = self.replica.reading(topic).iter();
+        let positions = positions.map(|(partition, clock)| (partition, clock.position()));
+        followers.get(topic).reopen(positions.collect());
     }
 
     fn on_end(&mut self, topic: Topic, partition: PartitionId, end: Offset, now: Duration) {
         self.freshness.on_back(topic);
         self.freshness.on_end(topic, partition, end, now);
-        self.loading.on_end(topic, partition, end);
-        self.keeper
-            .on_end(topic, partition, end, &self.folds.logs(), now);
     }
 
-    fn on_position(&mut self, topic: Topic, partition: PartitionId, now: Duration) {
-        let position = self.folds.position(topic, partition);
+    fn on_position(&mut self, topic: Topic, partition: PartitionId) {
+        let clock = self.replica.reading(topic).find(partition);
+        let position = clock.map_or(Offset(0), PartitionClock::position);
         self.freshness.on_position(topic, partition, position);
-        self.loading.on_position(topic, partition, position, now);
     }
 
     /// Any monotonic time.

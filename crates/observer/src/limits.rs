@@ -47,7 +47,7 @@ pub const FORGET_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Records of the keeper (ticks, expires, burials) that may be on their way to the log at once. More
 /// are not asked for until some are settled.
-pub const KEEPER_WRITES_IN_FLIGHT_MAX: usize = 4_000;
+pub const LOG_WORK_IN_FLIGHT_MAX: usize = 4_000;
 
 /// Questions of the admin port that may wait for the ingest task. Each is answered between two
 /// batches of records.

@@ -1,10 +1,10 @@
 //! One batch of records: through the fold, into the store, to whoever waits.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use waypost_core::{Offset, PartitionId, Record, StoreInput, Topic};
+use waypost_core::{Offset, PartitionId, ReadEvent, Record, StoreInput, Topic};
 use waypost_fold::{FoldEvent, Outcome};
 
 use super::Ingest;
@@ -25,53 +25,17 @@ impl HeldVerdicts {
             .push_back((key, record.partition, record.offset, verdict));
     }
 
-    pub(super) fn tell(&mut self, progress: &Progress) {
-        for (key, partition, offset, verdict) in self.0.drain(..) {
-            progress.tell(&key, partition, offset, verdict);
-        }
-    }
-}
-
-impl Ingest {
-    pub(super) fn on_records(&mut self, topic: Topic, records: &[Record], now: Duration) {
-        let mut events = Vec::new();
-        let mut touched = BTreeSet::new();
-        for record in records {
-            let outcome = match topic {
-                Topic::Announcements => self.folds.announcements.apply(record, &mut events),
-                Topic::Config => self.folds.config.apply(record, &mut events),
-                Topic::Control => self.folds.control.apply(record, &mut events),
-            };
-            self.metrics.on_record(topic, &outcome);
-            self.hold_verdict(topic, record, &outcome);
-            touched.insert(record.partition);
-            self.log_now = record.append_time;
-        }
-        let mut inputs = Vec::new();
-        for event in events {
-            self.on_fold_event(event, &mut inputs, now);
-        }
-        let inputs = self.replays.hold_back(topic, inputs);
-        if !inputs.is_empty() {
-            self.writer.apply(self.log_now, inputs);
-        }
-        for partition in touched {
-            self.on_position(topic, partition, now);
-        }
-        if topic == Topic::Announcements {
-            let log_time = self.folds.announcements.clock().log_time_min();
-            self.loading.on_log_time(log_time);
-        }
-        if self.loading.is_loaded() && self.replays.is_empty() {
-            self.verdicts.tell(&self.progress);
-        }
-    }
-
-    fn hold_verdict(&mut self, topic: Topic, record: &Record, outcome: &Outcome) {
-        if topic != Topic::Announcements || !self.progress.is_awaited() {
+    fn hold_if_awaited(
+        &mut self,
+        topic: Topic,
+        record: &Record,
+        outcome: &Outcome,
+        progress: &Progress,
+    ) {
+        if topic != Topic::Announcements || !progress.is_awaited() {
             return;
         }
-        let Some(key) = record.key.as_ref().filter(|k| self.progress.awaits(k)) else {
+        let Some(key) = record.key.as_ref().filter(|key| progress.awaits(key)) else {
             return;
         };
         let verdict = match outcome {
@@ -83,7 +47,44 @@ impl Ingest {
             Outcome::Rejected(reason) => Verdict::Refused(reason.to_string()),
             Outcome::AlreadyRead => return,
         };
-        self.verdicts.hold(key.clone(), record, verdict);
+        self.hold(key.clone(), record, verdict);
+    }
+
+    pub(super) fn tell(&mut self, progress: &Progress) {
+        for (key, partition, offset, verdict) in self.0.drain(..) {
+            progress.tell(&key, partition, offset, verdict);
+        }
+    }
+}
+
+impl Ingest {
+    /// Reads what a reader said, and serves what has changed by it.
+    pub(super) fn read(&mut self, topic: Topic, event: &ReadEvent, now: Duration) {
+        let mut events = Vec::new();
+        let (metrics, verdicts, progress) = (&self.metrics, &mut self.verdicts, &self.progress);
+        let log_now = &mut self.log_now;
+        self.replica
+            .on_event(topic, event, now, &mut events, &mut |record, outcome| {
+                metrics.on_record(topic, outcome);
+                verdicts.hold_if_awaited(topic, record, outcome, progress);
+                *log_now = record.append_time;
+            });
+        self.serve(events);
+        if self.replica.loading().is_loaded() && self.replica.replaying().next().is_none() {
+            self.verdicts.tell(&self.progress);
+        }
+    }
+
+    /// Serves what has changed, in one batch.
+    pub(super) fn serve(&mut self, events: Vec<FoldEvent>) {
+        let now = self.now();
+        let mut inputs = Vec::new();
+        for event in events {
+            self.on_fold_event(event, &mut inputs, now);
+        }
+        if !inputs.is_empty() {
+            self.writer.apply(self.log_now, inputs);
+        }
     }
 
     fn on_fold_event(&mut self, event: FoldEvent, inputs: &mut Vec<StoreInput>, now: Duration) {
@@ -102,64 +103,7 @@ impl Ingest {
                 self.metrics.on_conflict();
                 tracing::warn!("{conflict}; the last record stands");
             }
-            FoldEvent::Ticked(tick) => self.keeper.on_tick(&tick, now),
-            FoldEvent::Refused { key, refusal } => {
-                self.metrics.on_refused(refusal.reason);
-                if self.named.may_name(now) {
-                    tracing::info!(cluster = %key.cluster, uri = %key.uri, "{refusal}");
-                }
-            }
-            FoldEvent::Void {
-                topic,
-                partition,
-                offset,
-                key,
-                reason,
-            } => {
-                self.metrics.on_void(reason);
-                if self.named.may_name(now) {
-                    let topic = topic.suffix();
-                    tracing::info!(topic, %partition, %offset, ?key, "{reason}");
-                }
-            }
-            FoldEvent::Rejected {
-                topic,
-                partition,
-                offset,
-                reason,
-            } => {
-                self.metrics.on_rejected(&reason);
-                if self.named.may_name(now) {
-                    let topic = topic.suffix();
-                    tracing::warn!(topic, %partition, %offset, "record skipped: {reason}");
-                }
-                if topic == Topic::Config {
-                    self.refused_definitions
-                        .remember(partition, offset, &reason);
-                }
-            }
-            FoldEvent::WrongPartition {
-                key,
-                partition,
-                expected,
-                offset,
-            } => {
-                self.metrics.on_wrong_partition();
-                if self.named.may_name(now) {
-                    tracing::warn!(
-                        cluster = %key.cluster, uri = %key.uri, %partition, %expected, %offset,
-                        "announced in a partition that is not its key's own; its producer must partition by murmur2"
-                    );
-                }
-            }
-            FoldEvent::Identity {
-                topic,
-                identity,
-                follows,
-            } => {
-                let topic = topic.suffix();
-                tracing::debug!(topic, %identity, ?follows, "the log's identity");
-            }
+            other => self.report(other, now),
         }
     }
 }

@@ -147,17 +147,19 @@ impl Ingest {
                 let _ = reply_tx.send(self.log_view());
             }
             Question::Instances(keys, reply_tx) => {
-                let found = keys.iter().map(|key| self.folds.announcements.find(key));
+                let found = keys
+                    .iter()
+                    .map(|key| self.replica.logs().announcements.find(key));
                 let _ = reply_tx.send(found.collect());
             }
         }
     }
 
     fn log_view(&self) -> LogView {
-        let announcements = self.folds.announcements.clock();
+        let announcements = self.replica.logs().announcements.clock();
         let first = announcements.find(PartitionId(0));
         let partitions = Topic::ALL.into_iter().flat_map(|topic| {
-            let clocks = self.folds.clock(topic).iter();
+            let clocks = self.replica.reading(topic).iter();
             clocks.map(move |(partition, clock)| PartitionFacts {
                 topic,
                 partition,
@@ -168,11 +170,11 @@ impl Ingest {
             })
         });
         LogView {
-            is_loaded: self.loading.is_loaded(),
+            is_loaded: self.replica.loading().is_loaded(),
             identity: announcements.identity(),
             partitions: partitions.collect(),
-            role: self.keeper.role(),
-            own_id: self.keeper.id(),
+            role: self.replica.keeper().role(),
+            own_id: self.replica.keeper().id(),
             current_keeper: first
                 .and_then(waypost_fold::clock::PartitionClock::last_tick)
                 .map(|tick| tick.keeper),
@@ -189,7 +191,7 @@ impl Ingest {
         if topic != Topic::Announcements {
             return None;
         }
-        let view = self.folds.announcements.find_partition(partition);
+        let view = self.replica.logs().announcements.find_partition(partition);
         view.map(|view| view.digest)
     }
 }

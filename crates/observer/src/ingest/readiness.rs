@@ -7,8 +7,8 @@ use waypost_core::PartitionId;
 use waypost_fold::Missing;
 use waypost_runtime::{Readiness, ReadinessTask};
 
-use super::{Ingest, Lags};
-use crate::limits::{AWAY_REMINDER_INTERVAL, FORGET_INTERVAL, KEEPER_WRITES_IN_FLIGHT_MAX};
+use super::{Followers, Ingest, Lags};
+use crate::limits::{AWAY_REMINDER_INTERVAL, FORGET_INTERVAL, LOG_WORK_IN_FLIGHT_MAX};
 
 /// The name of the log in readiness.
 const LOG: &str = "log";
@@ -63,11 +63,14 @@ impl LoadingTasks {
 
 impl Ingest {
     /// Several times a second.
-    pub(super) fn on_beat(&mut self) {
+    pub(super) fn on_beat(&mut self, followers: &mut Followers) {
         let now = self.now();
         self.renew_readiness();
         self.remind_of_absence();
-        self.write_what_is_due(now);
+        if self.log_work.in_flight() < LOG_WORK_IN_FLIGHT_MAX {
+            let requests = self.replica.due(now);
+            self.work_on(requests, followers);
+        }
         if now.saturating_sub(self.forgot_at) >= FORGET_INTERVAL {
             self.forgot_at = now;
             self.writer.forget(self.log_now);
@@ -77,27 +80,14 @@ impl Ingest {
             self.metrics.set_lag(topic, partition, lag);
         }
         let is_stale = !self.readiness.stale_reasons().is_empty();
-        let is_keeper = self.keeper.is_keeper(&self.folds.logs());
+        let is_keeper = self.replica.keeper().is_keeper(&self.replica.logs());
         self.metrics
-            .set_state(self.loading.is_loaded(), is_stale, is_keeper);
-    }
-
-    fn write_what_is_due(&mut self, now: std::time::Duration) {
-        for place in self.loading.stuck(now) {
-            if let Some(nudge) = self.keeper.nudge(place, &self.folds.logs()) {
-                self.keeper_writes.write(nudge);
-            }
-        }
-        if self.keeper_writes.in_flight() < KEEPER_WRITES_IN_FLIGHT_MAX {
-            for record in self.keeper.due(now, &self.folds.logs()) {
-                self.keeper_writes.write(record);
-            }
-        }
+            .set_state(self.replica.loading().is_loaded(), is_stale, is_keeper);
     }
 
     /// Once everything was read, opens the gate and says so.
     pub(super) fn open_gate(&mut self) {
-        if !self.loading.is_loaded() || *self.loaded_tx.borrow() {
+        if !self.replica.loading().is_loaded() || *self.loaded_tx.borrow() {
             return;
         }
         self.writer.set_config_loaded();
@@ -106,21 +96,21 @@ impl Ingest {
         self.loading_tasks.done();
         self.verdicts.tell(&self.progress);
         tracing::info!(
-            instances = self.folds.announcements.live_count(),
+            instances = self.replica.logs().announcements.live_count(),
             "the log was read; serving"
         );
     }
 
     /// Says by name what is still missing, and whether what is served may be out of date.
     pub(super) fn renew_readiness(&mut self) {
-        if self.loading.is_loaded() {
+        if self.replica.loading().is_loaded() {
             match self.freshness.stale_reason(self.now()) {
                 Some(reason) => self.readiness.set_stale(LOG, &reason),
                 None => self.readiness.clear_stale(LOG),
             }
             return;
         }
-        let missing = self.loading.missing();
+        let missing = self.replica.loading().missing();
         self.loading_tasks.set_missing(&missing);
         let base = match self.freshness.away() {
             Some(away) => format!("cannot be read: {away}"),
@@ -145,7 +135,7 @@ impl Ingest {
             && is_due
         {
             self.reminded_at = now;
-            if self.loading.is_loaded() {
+            if self.replica.loading().is_loaded() {
                 tracing::warn!(
                     "the log cannot be read: {away}; serving what was read, trying again"
                 );
