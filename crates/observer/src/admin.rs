@@ -3,6 +3,7 @@
 //! Nothing here changes anything, and nothing here is waited for by the log or a stream.
 
 mod catalogue;
+mod digests;
 mod dump;
 mod error;
 mod page;
@@ -78,6 +79,9 @@ pub fn watch_permits() -> Arc<Semaphore> {
 pub fn routes(state: AdminState) -> Router {
     let api = Router::new()
         .route("/status", get(status::status))
+        .route("/digests", get(digests::digests))
+        .route("/digests/{partition}", get(digests::buckets))
+        .route("/digests/{partition}/keys", get(digests::keys))
         .route("/clusters", get(catalogue::clusters))
         .route("/clusters/{name}", get(catalogue::cluster))
         .route("/services", get(catalogue::services))

@@ -6,6 +6,7 @@
 //! what was read where it is (DESIGN invariant 1).
 
 mod batch;
+mod digests;
 mod follower;
 mod freshness;
 mod named;
@@ -40,6 +41,7 @@ use named::NamedRecords;
 use readiness::LoadingTasks;
 use work::{Done, LogWork};
 
+pub use digests::{BucketAsked, DigestsView, PartitionTicks};
 pub use question::{IngestGone, LogView, PartitionFacts, Questions, RefusedRecord};
 
 /// What the ingest task is made of.

@@ -10,7 +10,7 @@ mod common;
 
 use std::time::Duration;
 
-use waypost_admin_api::{ConfigDump, Status};
+use waypost_admin_api::{BucketDigests, BucketKeys, ConfigDump, Digests, Status, path};
 use waypost_core::Health;
 use waypost_log::MemoryLog;
 use waypost_observer::{LogWrites, RunningObserver};
@@ -122,4 +122,76 @@ async fn a_topic_that_is_read_again_sends_nothing_and_removes_nothing() {
         (uris.iter().filter(|r| r.type_label == "d2_uri").count() == 2).then_some(())
     })
     .await;
+}
+
+/// The newest tick of a partition that both remember, and what each says of it.
+fn common_tick(ours: &Digests, theirs: &Digests, partition: usize) -> Option<(i64, [String; 2])> {
+    let ticks = |digests: &Digests| digests.partitions[partition].ticks.clone();
+    let (ours, theirs) = (ticks(ours), ticks(theirs));
+    ours.iter().rev().find_map(|tick| {
+        let same = theirs.iter().find(|t| t.offset == tick.offset)?;
+        Some((tick.offset, [tick.digest.clone(), same.digest.clone()]))
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn observers_that_follow_are_compared_at_a_tick_by_bucket_and_by_key() {
+    let log = mk_log(2);
+    let first = common::start(&log).await;
+    let mut settings = mk_settings();
+    settings.log_writes = LogWrites::ReadOnly;
+    let second = common::start_with(&log, settings).await;
+    write_history(&log).await;
+    // Ticks go on, so both soon remember one that comes after all of this.
+    let end = Life::new(&log, 1, mk_announcement("last", 1))
+        .announce()
+        .await;
+    let partition = end.partition.0;
+    let (offset, digests) = eventually("a tick behind the last record", || async {
+        log.clock().advance(Duration::from_millis(100));
+        let ours: Digests = get_json(&first, &path::digests()).await;
+        let theirs: Digests = get_json(&second, &path::digests()).await;
+        assert_eq!(ours.identity, theirs.identity);
+        let tick = common_tick(&ours, &theirs, partition as usize)?;
+        (tick.0 > end.offset.0 && theirs.loaded).then_some(tick)
+    })
+    .await;
+    assert_eq!(digests[0], digests[1]);
+
+    let buckets: BucketDigests = get_json(&first, &path::bucket_digests(partition, offset)).await;
+    let sum = buckets.buckets.iter().fold(0_u64, |sum, bucket| {
+        sum.wrapping_add(u64::from_str_radix(bucket, 16).unwrap())
+    });
+    assert_eq!(format!("{sum:016x}"), digests[0]);
+    let mut keys = Vec::new();
+    for bucket in 0..waypost_admin_api::DIGEST_BUCKETS {
+        let mut after = None;
+        loop {
+            let asked = path::bucket_keys(partition, bucket, after.as_deref()) + "&limit=1";
+            let page: BucketKeys = get_json(&first, &asked).await;
+            keys.extend(page.items);
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+    }
+    let status: Status = get_json(&first, "/api/v1/status").await;
+    let last = keys.iter().find(|key| key.cluster == "last").unwrap();
+    assert_eq!((last.offset, last.seq), (end.offset.0, 1));
+    // 16 of each of the three clusters of the history, and the last one, over two partitions.
+    assert!(keys.len() < status.counts.instances as usize, "{keys:?}");
+    assert_eq!(status.counts.instances, 49);
+
+    for (asked, code) in [
+        (path::bucket_digests(partition, offset + 1_000_000), 404),
+        (path::bucket_digests(99, offset), 404),
+        (path::bucket_keys(99, 0, None), 404),
+        (path::bucket_keys(partition, 64, None), 400),
+        (path::bucket_keys(partition, 0, Some("zz")), 400),
+        (format!("{}/0", path::digests()), 400),
+    ] {
+        let (status, text) = common::get(&first, &asked).await;
+        assert_eq!(status, code, "{asked}: {text}");
+    }
 }

@@ -8,6 +8,7 @@ use waypost_core::{InstanceKey, LogTime, Offset, PartitionId, Timestamp, Topic};
 use waypost_fold::{InstanceView, RejectReason, Role};
 
 use super::Ingest;
+use super::digests::DigestQuestion;
 use crate::limits::{QUESTION_TIMEOUT, REFUSED_DEFINITIONS_MAX};
 
 /// The way to ask the ingest task; clones share it.
@@ -23,6 +24,7 @@ pub struct IngestGone;
 pub(super) enum Question {
     Log(oneshot::Sender<LogView>),
     Instances(Vec<InstanceKey>, oneshot::Sender<Vec<Option<InstanceView>>>),
+    Digests(DigestQuestion),
 }
 
 /// The log as this Observer has read it.
@@ -123,7 +125,7 @@ impl Questions {
             .await
     }
 
-    async fn ask<T>(
+    pub(super) async fn ask<T>(
         &self,
         question: impl FnOnce(oneshot::Sender<T>) -> Question,
     ) -> Result<T, IngestGone> {
@@ -152,6 +154,7 @@ impl Ingest {
                     .map(|key| self.replica.logs().announcements.find(key));
                 let _ = reply_tx.send(found.collect());
             }
+            Question::Digests(question) => self.answer_digests(question),
         }
     }
 
