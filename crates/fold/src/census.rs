@@ -99,6 +99,11 @@ impl Censuses {
         !self.fleet.is_holding() && self.overdue_free > 0
     }
 
+    /// Whether an operator has released instances of the cluster, or of all.
+    pub(crate) fn has_released(&self, cluster: &ClusterName) -> bool {
+        self.released.find(cluster).is_some()
+    }
+
     /// How many more of a cluster may expire; `None` if it is not capped.
     pub(crate) fn cluster_room(&self, cluster: &ClusterName) -> Option<u32> {
         let scope = self.by_cluster.get(cluster)?;
@@ -151,7 +156,9 @@ impl Censuses {
     /// An operator lets go whose last announcement was taken at `released_at` or before. What
     /// expired of them does not count.
     pub(crate) fn release(&mut self, scope: &ReleaseScope, released_at: Timestamp, at: Moment) {
-        self.released.add(scope, released_at);
+        if !self.released.add(scope, released_at) {
+            return;
+        }
         let mut forgotten = Vec::new();
         for lately in &mut self.lately {
             lately.retain(|expired| {
@@ -230,18 +237,20 @@ impl Censuses {
 }
 
 impl Released {
-    fn add(&mut self, scope: &ReleaseScope, at: Timestamp) {
-        match scope {
-            ReleaseScope::All => self.all = self.all.max(Some(at)),
-            ReleaseScope::Cluster(name) => {
-                let released_at = self.by_cluster.entry(name.clone()).or_insert(at);
-                *released_at = at.max(*released_at);
-            }
-        }
+    /// Whether this lets anything go that was not yet.
+    fn add(&mut self, scope: &ReleaseScope, at: Timestamp) -> bool {
+        let before = match scope {
+            ReleaseScope::All => self.all.replace(at),
+            ReleaseScope::Cluster(name) => self.by_cluster.insert(name.clone(), at),
+        };
+        before != Some(at)
+    }
+
+    fn find(&self, cluster: &ClusterName) -> Option<Timestamp> {
+        self.all.max(self.by_cluster.get(cluster).copied())
     }
 
     fn has(&self, cluster: &ClusterName, announced: Timestamp) -> bool {
-        let by_name = self.by_cluster.get(cluster).copied();
-        self.all.max(by_name).is_some_and(|at| announced <= at)
+        self.find(cluster).is_some_and(|at| announced <= at)
     }
 }

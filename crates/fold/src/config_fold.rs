@@ -10,7 +10,9 @@ mod tests;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use waypost_core::config::{ConfigKey, ConfigValue, JournalEntry, JournalKey, Replaces};
+use waypost_core::config::{
+    ConfigKey, ConfigValue, Eviction, JournalEntry, JournalKey, Release, Replaces,
+};
 use waypost_core::{
     ClusterName, Definition, DefinitionKey, InstanceKey, Offset, Override, PartitionId, Record,
     RecordKind, ReleaseScope, Revision, StoreInput, Timestamp, Topic,
@@ -141,6 +143,32 @@ impl ConfigFold {
     pub fn overrides(&self) -> impl Iterator<Item = (&InstanceKey, &Override)> {
         self.by_key.values().filter_map(|held| match &held.value {
             Some(ConfigValue::Override(o)) => Some((&o.instance, o)),
+            _ => None,
+        })
+    }
+
+    /// Who evicted which instance last, as far as that is remembered.
+    pub fn evictions(&self) -> impl Iterator<Item = &Eviction> {
+        self.by_key.values().filter_map(|held| match &held.value {
+            Some(ConfigValue::Eviction(eviction)) => Some(eviction),
+            _ => None,
+        })
+    }
+
+    /// Who released what last, as far as that is remembered.
+    pub fn releases(&self) -> impl Iterator<Item = &Release> {
+        self.by_key.values().filter_map(|held| match &held.value {
+            Some(ConfigValue::Release(release)) => Some(release),
+            _ => None,
+        })
+    }
+
+    /// Releases that stand, with when the log took them.
+    pub(crate) fn released(&self) -> impl Iterator<Item = (&ReleaseScope, Timestamp)> {
+        self.by_key.iter().filter_map(|(key, held)| match key {
+            ConfigKey::Release(scope) if held.is_live() && held.origin == Origin::Log => {
+                Some((scope, held.append_time))
+            }
             _ => None,
         })
     }

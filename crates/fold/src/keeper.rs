@@ -5,6 +5,8 @@
 
 mod expiry;
 mod role;
+mod room;
+mod statements;
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -23,7 +25,8 @@ use crate::limits::{
 };
 use crate::records;
 use crate::topic_clock::TopicClock;
-use expiry::Written;
+use expiry::Looks;
+use statements::Written;
 
 /// Whether an Observer writes at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -116,6 +119,9 @@ pub struct Keeper {
     /// What of a partition's ticks and identity was written last.
     sent: HashMap<(Topic, PartitionId, RecordKind), Sent>,
     written: HashMap<(PartitionId, RecordKind, InstanceKey), Written>,
+    /// Expires that count and were not read back yet.
+    pending: HashMap<(PartitionId, InstanceKey), Written>,
+    looks: Looks,
     /// When a tick of partition 0 was read last, or when this began to listen for one.
     heard_at: Duration,
     asked_at: Duration,
@@ -151,6 +157,8 @@ impl Keeper {
             followed_since: BTreeMap::new(),
             sent: HashMap::new(),
             written: HashMap::new(),
+            pending: HashMap::new(),
+            looks: Looks::default(),
             heard_at: Duration::ZERO,
             asked_at: Duration::ZERO,
             awake_since: Duration::ZERO,
@@ -225,7 +233,7 @@ impl Keeper {
                 self.push_ticks(topic, now, logs, &mut due);
             }
         }
-        self.push_expires_and_burials(now, logs, &mut due);
+        self.push_statements(now, logs, &mut due);
         due
     }
 

@@ -134,6 +134,14 @@ impl<F: TopicFold> Lane<F> {
         self.replay.as_ref().map_or(&self.fold, |r| &r.fold)
     }
 
+    /// Does the same to what is served and to what will take its place.
+    pub(crate) fn for_each_fold(&mut self, mut change: impl FnMut(&mut F)) {
+        change(&mut self.fold);
+        if let Some(replay) = &mut self.replay {
+            change(&mut replay.fold);
+        }
+    }
+
     fn reading_mut(&mut self) -> &mut F {
         self.replay.as_mut().map_or(&mut self.fold, |r| &mut r.fold)
     }

@@ -92,6 +92,15 @@ pub const GONE_KEPT_TTLS: u32 = 4;
 /// A late announcement of what was withdrawn is refused for this many of its own time-to-live.
 pub const WITHDRAWAL_BARS_TTLS: u32 = 2;
 
+/// An instance that is overdue by more than this many of its time-to-live, and not held, is not about
+/// to leave: its standing announcement is written again where compaction would keep another record.
+/// Twice the longest time-to-live are ten minutes, within the fifteen that compaction waits.
+pub const RESTATED_AFTER_TTLS: i64 = 2;
+
+/// A partition whose log time is behind another's by more than this was added later: partitions are
+/// ticked together, and a few missed ticks are no reason to stop expiring.
+pub const NEW_PARTITION_LAG: Duration = Duration::from_secs(10);
+
 /// An Observer that is not the keeper writes an expire itself once an instance is overdue by this
 /// many of its time-to-live (plus jitter).
 pub const SAFETY_NET_TTLS: u32 = 2;

@@ -283,6 +283,9 @@ impl Replica {
         let doubts: Doubts =
             with_lane!(self, topic, lane => lane.on_records(records, kept_ms, events, heard));
         self.hear_ticks(&events[since..], now);
+        if topic == Topic::Config && records.iter().any(is_release) {
+            self.tell_releases();
+        }
         let mut last = None;
         for record in records {
             if last != Some(record.partition) {
@@ -356,6 +359,7 @@ impl Replica {
                     .begin_replay(ControlFold::new(), cause, is_served);
             }
         }
+        self.tell_releases();
         self.loading.restart(topic, now);
         self.keeper = Keeper::new(self.keeper.id(), self.settings.keeper);
         self.questions.forget(topic);
@@ -375,6 +379,7 @@ impl Replica {
         let Some(replayed) = replayed else {
             return;
         };
+        self.tell_releases();
         self.keeper = Keeper::new(self.keeper.id(), self.settings.keeper);
         self.questions.on_read_to_end(topic, now);
         events.push(FoldEvent::Replayed {
@@ -389,6 +394,16 @@ impl Replica {
             self.renames
                 .insert(topic, records::identity(topic, name, Some(old)));
         }
+    }
+
+    /// The fold of announcements counts what expires, unless an operator released it.
+    fn tell_releases(&mut self) {
+        let config = self.config.served();
+        self.announcements.for_each_fold(|fold| {
+            for (scope, at) in config.released() {
+                fold.release(scope, at);
+            }
+        });
     }
 
     /// Whoever finds a log cut gives it a new name, so that everybody reads it again; until that is
@@ -449,4 +464,10 @@ impl Replica {
         stuck.dedup();
         stuck
     }
+}
+
+/// Whether a record of the config topic may be an operator's release.
+fn is_release(record: &Record) -> bool {
+    let key = record.key.as_deref();
+    key.is_some_and(|key| key.starts_with(b"release\0"))
 }

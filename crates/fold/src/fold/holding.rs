@@ -1,6 +1,9 @@
 //! What of the fold concerns many instances at once: how many there are, which copies stand, and
 //! what is held (docs/announcement-log.md, "Cap and holding").
 
+use std::time::Duration;
+
+use waypost_core::record::Evidence;
 use waypost_core::{ClusterName, InstanceKey, LogTime, PartitionId, ReleaseScope, Timestamp};
 
 use super::Fold;
@@ -102,6 +105,27 @@ impl Fold {
     #[must_use]
     pub fn holds(&self, cluster: &ClusterName, announced: Timestamp) -> bool {
         self.censuses.holds(cluster, announced)
+    }
+
+    /// Whether an operator has released instances of the cluster, or of all.
+    #[must_use]
+    pub(crate) fn has_released(&self, cluster: &ClusterName) -> bool {
+        self.censuses.has_released(cluster)
+    }
+
+    /// The longest time-to-live in force.
+    pub(crate) fn ttl_max(&self) -> Duration {
+        self.settings.ttl_max
+    }
+
+    /// What an expire of a live key in a partition must name now.
+    pub(crate) fn find_evidence(
+        &self,
+        partition: PartitionId,
+        key: &InstanceKey,
+    ) -> Option<Evidence> {
+        let fold = self.partitions.get(partition.0 as usize)?;
+        fold.find_evidence(key)
     }
 
     /// Whether live copies of the key stand in other partitions than the one that is served.

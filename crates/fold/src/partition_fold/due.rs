@@ -8,8 +8,8 @@ use super::PartitionFold;
 use crate::census::Change;
 use crate::clock::{Mark, PartitionClock};
 use crate::event::{Confirmation, Life};
-use crate::key_state::{KeyState, Rank, Standing};
-use crate::key_table::Slot;
+use crate::key_state::{KeyState, Live, Rank, Standing};
+use crate::key_table::{KeyParts, Slot};
 
 /// A live key past its time-to-live.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,12 +81,7 @@ impl PartitionFold {
             (age_ms >= ttl_ms).then(|| Overdue {
                 key: state.key.clone(),
                 life: live.life,
-                evidence: match live.confirmation {
-                    Confirmation::Confirmed => {
-                        Evidence::At(state.last_read().unwrap_or(live.last()).offset)
-                    }
-                    Confirmation::Unconfirmed => Evidence::None,
-                },
+                evidence: evidence_of(state, live),
                 ttl_ms,
                 age_ms,
                 contested: state.is_contested(clock, live.ttl_ms),
@@ -94,6 +89,12 @@ impl PartitionFold {
                 loses: state.rank == Rank::Loses,
             })
         })
+    }
+
+    /// What an expire of a live key must name now.
+    pub(crate) fn find_evidence(&self, key: &InstanceKey) -> Option<Evidence> {
+        let state = self.keys.get(self.keys.find(KeyParts::of(key))?)?;
+        Some(evidence_of(state, state.live()?))
     }
 
     /// Withdrawals that must be written again.
@@ -184,5 +185,12 @@ impl PartitionFold {
     pub(crate) fn barring(&self) -> impl Iterator<Item = &InstanceKey> {
         let states = self.barring.iter().filter_map(|slot| self.keys.get(*slot));
         states.map(|state| &state.key)
+    }
+}
+
+fn evidence_of(state: &KeyState, live: &Live) -> Evidence {
+    match live.confirmation {
+        Confirmation::Confirmed => Evidence::At(state.last_read().unwrap_or(live.last()).offset),
+        Confirmation::Unconfirmed => Evidence::None,
     }
 }
