@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use waypost_core::{LogTime, PartitionId, Timestamp};
 
-use crate::event::Confirmation;
 use crate::limits::{
     CAP_CLUSTER_LARGER_THAN, CAP_CLUSTER_PERCENT, CAP_FLEET_LARGER_THAN, CAP_FLEET_PERCENT,
     CAP_WINDOW,
@@ -113,21 +112,9 @@ pub(crate) enum Lapse {
     None,
     /// It was announced, and fell silent, while this reader followed the log.
     Witnessed,
-    /// Its last announcement is older than this reading of the log: whoever followed the log before
-    /// may have held it.
+    /// It was announced last before this reader began to follow the log, or began again after a
+    /// sleep: whoever followed it meanwhile may have held it.
     Inherited,
-}
-
-impl Lapse {
-    /// Of a key whose last announcement stood in the log before it was read here, or did not. An
-    /// unconfirmed one began to wait here.
-    pub(crate) fn of(confirmation: Confirmation, is_older: bool) -> Self {
-        if is_older && confirmation == Confirmation::Confirmed {
-            Self::Inherited
-        } else {
-            Self::Witnessed
-        }
-    }
 }
 
 /// Where and when something was read.
@@ -175,6 +162,11 @@ impl Scope {
     pub(crate) fn fell_silent(&mut self, lapse: Lapse) {
         self.census.overdue += 1;
         self.inherited += u32::from(lapse == Lapse::Inherited);
+    }
+
+    /// One that was overdue already may have been held by somebody else.
+    pub(crate) fn was_missed(&mut self) {
+        self.inherited += 1;
     }
 
     pub(crate) fn spoke(&mut self, lapse: Lapse) {

@@ -23,6 +23,8 @@ pub(crate) enum Change {
     FellSilent(Lapse),
     /// It was overdue and was announced again.
     Spoke(Lapse),
+    /// It is overdue, and this reader has not seen all that was done about it.
+    Missed,
     /// Nothing that counts; which copy of the key stands may be another one.
     Reordered,
     /// A copy in a partition that is not the key's own was forgotten. Nothing that counts.
@@ -123,7 +125,11 @@ impl Censuses {
             Change::Expired(announced) => {
                 self.remember(&key.cluster, announced, at.partition, mark);
             }
-            Change::Arrived | Change::Left(_) | Change::FellSilent(_) | Change::Spoke(_) => {}
+            Change::Arrived
+            | Change::Left(_)
+            | Change::FellSilent(_)
+            | Change::Spoke(_)
+            | Change::Missed => {}
         }
         let count = |scope: &mut Scope| match change {
             Change::Arrived => scope.census.live += 1,
@@ -135,6 +141,7 @@ impl Censuses {
             }
             Change::FellSilent(lapse) => scope.fell_silent(lapse),
             Change::Spoke(lapse) => scope.spoke(lapse),
+            Change::Missed => scope.was_missed(),
             Change::Expired(_) | Change::Reordered | Change::CopyLeft => {}
         };
         self.change(&key.cluster, at, count);

@@ -125,6 +125,8 @@ pub struct Keeper {
     /// When a tick of partition 0 was read last, or when this began to listen for one.
     heard_at: Duration,
     asked_at: Duration,
+    /// When it stood at the end of every partition last.
+    at_end_at: Option<Duration>,
     /// Reports of ends from before this Observer slept say nothing any more.
     awake_since: Duration,
 }
@@ -161,6 +163,7 @@ impl Keeper {
             looks: Looks::default(),
             heard_at: Duration::ZERO,
             asked_at: Duration::ZERO,
+            at_end_at: None,
             awake_since: Duration::ZERO,
         }
     }
@@ -212,13 +215,24 @@ impl Keeper {
         self.ends.insert((topic, partition), report);
     }
 
+    /// Whether this Observer stands at the end of every partition and has not done so before, or not
+    /// for a while: it slept, or the log was away. Asked before [`Self::due`], says so once.
+    pub(crate) fn returns(&mut self, now: Duration, logs: &Logs<'_>) -> bool {
+        self.notice_sleep(now);
+        if !self.is_at_end(logs, now) {
+            return false;
+        }
+        let was_away = self
+            .at_end_at
+            .is_none_or(|at| at < self.awake_since || now.saturating_sub(at) >= METADATA_AGE_MAX);
+        self.at_end_at = Some(now);
+        was_away
+    }
+
     /// What is to be written now. Each record is appended once, beside the others, and never
     /// retried; the driver then calls [`Self::on_settled`].
     pub fn due(&mut self, now: Duration, logs: &Logs<'_>) -> Vec<NewRecord> {
-        if now.saturating_sub(self.asked_at) > PAUSE_NOTICED {
-            self.awake_since = now;
-        }
-        self.asked_at = now;
+        self.notice_sleep(now);
         if self.settings.access == Access::ReadOnly || !self.is_at_end(logs, now) {
             return Vec::new();
         }
@@ -256,6 +270,13 @@ impl Keeper {
         let partition = clock.find(place.1)?;
         (self.settings.access == Access::ReadWrite)
             .then(|| self.mk_tick(place.0, place.1, partition, clock.identity()))
+    }
+
+    fn notice_sleep(&mut self, now: Duration) {
+        if now.saturating_sub(self.asked_at) > PAUSE_NOTICED {
+            self.awake_since = now;
+        }
+        self.asked_at = now;
     }
 
     /// Whether everything that exists was read, as far as the log has said lately.

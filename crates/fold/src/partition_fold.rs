@@ -36,6 +36,8 @@ pub(crate) struct PartitionFold {
     covered: BTreeSet<Slot>,
     /// Keys that belong to another partition.
     strays: BTreeSet<InstanceKey>,
+    /// Where this reader began to follow, at the partition's end; `None` before.
+    followed_from: Option<Offset>,
     /// What happened since it was last asked for.
     changes: Vec<(InstanceKey, Change)>,
     live: usize,
@@ -80,6 +82,7 @@ impl PartitionFold {
             barring: BTreeSet::new(),
             covered: BTreeSet::new(),
             strays: BTreeSet::new(),
+            followed_from: None,
             changes: Vec::new(),
             live: 0,
             unconfirmed: 0,
@@ -376,7 +379,7 @@ impl PartitionFold {
             }
             let rest_ms = i64::from(live.ttl_ms) - clock.age_ms(live.last().mark);
             if rest_ms <= 0 {
-                live.lapse = Lapse::of(live.confirmation, clock.is_below_floor(live.last().offset));
+                live.lapse = lapse_of(live, self.followed_from);
                 let change = Change::FellSilent(live.lapse);
                 self.overdue.insert(slot);
                 self.note(slot, change);
@@ -476,5 +479,15 @@ impl PartitionFold {
     fn is_gone_since(&self, slot: Slot, since: Mark) -> bool {
         let standing = self.keys.get(slot).map(|state| &state.standing);
         matches!(standing, Some(Standing::Gone(gone)) if gone.since == since)
+    }
+}
+
+/// Of a key that is found to be overdue. An unconfirmed one began to wait here.
+fn lapse_of(live: &Live, followed_from: Option<Offset>) -> Lapse {
+    let is_older = followed_from.is_none_or(|from| live.last().offset < from);
+    if is_older && live.confirmation == Confirmation::Confirmed {
+        Lapse::Inherited
+    } else {
+        Lapse::Witnessed
     }
 }

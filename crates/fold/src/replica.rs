@@ -434,6 +434,14 @@ impl Replica {
             config: self.config.served(),
             control: self.control.served(),
         };
+        if self.keeper.returns(now, &logs) {
+            self.announcements.for_each_fold(Fold::follow_from_here);
+        }
+        let logs = Logs {
+            announcements: self.announcements.served(),
+            config: self.config.served(),
+            control: self.control.served(),
+        };
         for record in self.keeper.due(now, &logs) {
             let is_tick = record.headers.kind == RecordKind::Tick;
             let place = record.partition.filter(|_| is_tick);

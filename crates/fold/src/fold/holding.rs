@@ -83,6 +83,21 @@ impl Fold {
         self.censuses.release(scope, released_at, at);
     }
 
+    /// The reader stands at the end of every partition, and has not done so for a while, or never:
+    /// how much of what is overdue may go was others' business until now. If that is as much as the
+    /// cap, it takes it for held.
+    pub(crate) fn follow_from_here(&mut self) {
+        let positions = self.clock.iter().map(|(id, clock)| (id, clock.position()));
+        let positions: Vec<_> = positions.collect();
+        for (partition, position) in positions {
+            if let Some(fold) = self.partitions.get_mut(partition.0 as usize) {
+                fold.follow_from(position);
+            }
+            // Nothing of this is served differently.
+            self.settle(partition, &mut Vec::new());
+        }
+    }
+
     /// How many more of a cluster may expire now; `None` if it is not capped.
     #[must_use]
     pub fn cluster_room(&self, cluster: &ClusterName) -> Option<u32> {

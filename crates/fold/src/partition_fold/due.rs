@@ -5,6 +5,7 @@ use waypost_core::record::Evidence;
 use waypost_core::{InstanceKey, Offset, Timestamp};
 
 use super::PartitionFold;
+use crate::cap::Lapse;
 use crate::census::Change;
 use crate::clock::{Mark, PartitionClock};
 use crate::event::{Confirmation, Life};
@@ -163,6 +164,21 @@ impl PartitionFold {
         let live = self.keys.get(slot).and_then(KeyState::live);
         if let Some(announced) = live.map(|live| live.last().append_time) {
             self.note(slot, Change::Expired(announced));
+        }
+    }
+
+    /// The reader stands at the partition's end, at `position`, and has not done so for a while: of
+    /// what is overdue by now others may have decided.
+    pub(crate) fn follow_from(&mut self, position: Offset) {
+        self.followed_from = Some(position);
+        let overdue: Vec<_> = self.overdue.iter().copied().collect();
+        for slot in overdue {
+            if let Some(live) = self.keys.get_mut(slot).and_then(KeyState::live_mut)
+                && live.lapse == Lapse::Witnessed
+            {
+                live.lapse = Lapse::Inherited;
+                self.note(slot, Change::Missed);
+            }
         }
     }
 
