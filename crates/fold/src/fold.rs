@@ -256,8 +256,15 @@ impl Fold {
     fn make_partitions(&mut self, count: u32) {
         self.clock.set_partitions(count);
         let known = u32::try_from(self.partitions.len()).unwrap_or(u32::MAX);
-        let new = (known..count).map(|id| PartitionFold::new(PartitionId(id)));
-        self.partitions.extend(new);
+        let is_following = self.partitions.iter().any(PartitionFold::is_followed);
+        for id in (known..count).map(PartitionId) {
+            let mut partition = PartitionFold::new(id);
+            if is_following {
+                // It was added under the eyes of this reader, who misses nothing of it.
+                partition.follow_from(Offset(0));
+            }
+            self.partitions.push(partition);
+        }
     }
 
     fn pair(&self, partition: PartitionId) -> Option<(&PartitionFold, &PartitionClock)> {

@@ -182,6 +182,11 @@ impl PartitionFold {
         }
     }
 
+    /// Whether the reader has stood at the partition's end.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.followed_from.is_some()
+    }
+
     /// What happened since this was last asked.
     pub(crate) fn take_changes(&mut self) -> Vec<(InstanceKey, Change)> {
         std::mem::take(&mut self.changes)
