@@ -30,8 +30,9 @@ pub use digest::{
 };
 pub use dump::{ConfigDump, ResourceEntry};
 pub use status::{
-    Counts, KeeperRole, KeeperStatus, LogKind, LogStatus, ObserverInfo, OrphanedDefinition,
-    PartitionStatus, Pending, RefusedDefinition, SourceState, SourceStatus, Status, TopicStatus,
+    Counts, HoldingScope, KeeperRole, KeeperStatus, LogKind, LogStatus, ObserverInfo,
+    OrphanedDefinition, PartitionStatus, Pending, RefusedDefinition, SourceState, SourceStatus,
+    Status, TopicStatus,
 };
 pub use streams::{ClientKindName, Protocol, StreamType, StreamView};
 pub use watch::{WatchEvent, WatchEventKind};

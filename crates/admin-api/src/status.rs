@@ -23,9 +23,16 @@ pub struct Status {
     pub keeper: KeeperStatus,
     /// Sizes.
     pub counts: Counts,
+    /// Topics that are being read again from their beginning while what was known is served.
+    #[serde(default)]
+    pub replaying: Vec<String>,
     /// Clusters whose mass expiry is held until an operator releases it.
     pub holding_clusters: Vec<String>,
-    /// Definitions that the log no longer holds and that are kept until an operator decides.
+    /// What is held, the fleet first, then clusters by name.
+    #[serde(default)]
+    pub holding: Vec<HoldingScope>,
+    /// What the config topic no longer holds and is kept until an operator decides: the first
+    /// thousand, [`Counts::orphaned`] says how many there are.
     pub orphaned: Vec<OrphanedDefinition>,
     /// Records of the config topic that are refused as they stand, the last few.
     pub refused_definitions: Vec<RefusedDefinition>,
@@ -181,15 +188,39 @@ pub struct Counts {
     pub held_instances: u64,
     /// Instances kept from another or longer log, not announced again yet.
     pub unconfirmed_instances: u64,
+    /// Records of the config topic kept from another or longer log.
+    #[serde(default)]
+    pub orphaned: u64,
 }
 
-/// A definition that the log no longer holds.
+/// A cluster, or the whole fleet, in which so many instances fell silent at once that they are
+/// served on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldingScope {
+    /// The cluster; `null` is the whole fleet.
+    pub cluster: Option<String>,
+    /// When it began, on the log's clock.
+    pub since_at_ms: i64,
+    /// How long it has lasted, by log time.
+    pub lasts_ms: u64,
+    /// Instances that are served.
+    pub live: u32,
+    /// Of those, the ones that nobody announced for their time-to-live.
+    pub overdue: u32,
+    /// How many may expire within a minute; it ends by itself once fewer than these are overdue.
+    pub cap: u32,
+}
+
+/// A record of the config topic that the log no longer holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OrphanedDefinition {
-    /// `cluster` or `service`.
+    /// `cluster`, `service`, `override`, `eviction` or `journal`.
     pub kind: String,
-    /// Its name.
+    /// Its name; of an override or eviction, the cluster.
     pub name: String,
+    /// Of an override or eviction, the instance.
+    #[serde(default)]
+    pub uri: Option<String>,
 }
 
 /// A record of the config topic that is not served.

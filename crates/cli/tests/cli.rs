@@ -11,7 +11,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Output};
 
 use waypost_admin_api::{
-    Counts, KeeperRole, KeeperStatus, LogKind, LogStatus, ObserverInfo, Status,
+    Counts, HoldingScope, KeeperRole, KeeperStatus, LogKind, LogStatus, ObserverInfo,
+    OrphanedDefinition, Status,
 };
 
 fn waypost(args: &[&str]) -> Command {
@@ -359,9 +360,52 @@ fn mk_status() -> Status {
             current_id: None,
         },
         counts: Counts::default(),
+        replaying: Vec::new(),
         holding_clusters: Vec::new(),
+        holding: Vec::new(),
         orphaned: Vec::new(),
         refused_definitions: Vec::new(),
+    }
+}
+
+fn mk_holding(cluster: Option<&str>) -> HoldingScope {
+    HoldingScope {
+        cluster: cluster.map(str::to_owned),
+        since_at_ms: 1,
+        lasts_ms: 65_000,
+        live: 16,
+        overdue: 15,
+        cap: 4,
+    }
+}
+
+fn mk_orphan() -> OrphanedDefinition {
+    OrphanedDefinition {
+        kind: "override".into(),
+        name: "greeter".into(),
+        uri: Some("grpc://h:1".into()),
+    }
+}
+
+#[test]
+fn status_says_what_an_operator_has_to_decide_on() {
+    let mut status = mk_status();
+    status.holding = vec![mk_holding(None), mk_holding(Some("greeter"))];
+    status.orphaned.push(mk_orphan());
+    status.counts.orphaned = 3;
+    status.counts.unconfirmed_instances = 2;
+    status.replaying.push("announcements".into());
+    let server = serve_once(&status).to_string();
+    let text = stdout(&run(&["status", "--server", &server]));
+    for line in [
+        "holding: the fleet: 15 of 16 instance(s) silent and served on for 1m5s; `waypost release --all` lets them go",
+        "holding: cluster greeter: 15 of 16 instance(s) silent and served on for 1m5s; `waypost release greeter` lets them go",
+        "replaying: announcements is read again from its beginning",
+        "unconfirmed: 2 instance(s)",
+        "orphaned: override greeter grpc://h:1",
+        "orphaned: and 2 more",
+    ] {
+        assert!(text.contains(line), "no {line:?} in {text}");
     }
 }
 
@@ -387,12 +431,17 @@ fn serve_once(status: &Status) -> SocketAddr {
 #[test]
 fn status_exits_0_when_ready_1_when_not_and_3_when_stale_or_holding() {
     type Change = fn(&mut Status);
-    let cases: [(Change, i32); 5] = [
+    let cases: [(Change, i32); 9] = [
         (|_| {}, 0),
         (|s| s.ready = false, 1),
         (|s| (s.ready, s.stale) = (false, true), 1),
         (|s| s.stale = true, 3),
-        (|s| s.holding_clusters.push("greeter".into()), 3),
+        (|s| s.holding.push(mk_holding(Some("greeter"))), 3),
+        (|s| s.holding.push(mk_holding(None)), 3),
+        // Nothing that a heartbeat does not mend, and nothing that clients see.
+        (|s| s.counts.unconfirmed_instances = 1, 0),
+        (|s| s.orphaned.push(mk_orphan()), 0),
+        (|s| s.replaying.push("config".into()), 0),
     ];
     for (n, (change, code)) in cases.into_iter().enumerate() {
         for format in ["table", "json", "yaml"] {

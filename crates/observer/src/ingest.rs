@@ -9,7 +9,7 @@ mod batch;
 mod digests;
 mod follower;
 mod freshness;
-mod named;
+mod kept;
 mod notices;
 mod question;
 mod readiness;
@@ -33,15 +33,16 @@ use crate::app::{FatalError, StartCheck};
 use crate::limits::{BEAT_INTERVAL, QUESTIONS_QUEUED_MAX};
 use crate::locator::LoadGate;
 use crate::metrics::IngestMetrics;
+use crate::named::NamedLines;
 use crate::progress::Progress;
 
 use follower::{Followed, Follower, pause_after};
 use freshness::Freshness;
-use named::NamedRecords;
 use readiness::LoadingTasks;
 use work::{Done, LogWork};
 
 pub use digests::{BucketAsked, DigestsView, PartitionTicks};
+pub(crate) use kept::held_instances;
 pub use question::{IngestGone, LogView, PartitionFacts, Questions, RefusedRecord};
 
 /// What the ingest task is made of.
@@ -88,7 +89,7 @@ pub(crate) struct Ingest {
     gate: LoadGate,
     loaded_tx: watch::Sender<bool>,
     metrics: IngestMetrics,
-    named: NamedRecords,
+    named: NamedLines,
     refused_definitions: question::RefusedDefinitions,
     failed_tx: watch::Sender<Option<FatalError>>,
     questions_rx: mpsc::Receiver<question::Question>,
@@ -97,6 +98,7 @@ pub(crate) struct Ingest {
     log_now: Timestamp,
     forgot_at: Duration,
     reminded_at: Duration,
+    noticed_at: Duration,
 }
 
 /// The followers of the three topics. Apart from [`Ingest`], so that all three can be awaited while
@@ -158,7 +160,7 @@ impl Ingest {
             gate: parts.gate,
             loaded_tx: parts.loaded_tx,
             metrics: parts.metrics,
-            named: NamedRecords::default(),
+            named: NamedLines::new("records were refused or skipped"),
             refused_definitions: question::RefusedDefinitions::default(),
             failed_tx: parts.failed_tx,
             questions_rx,
@@ -166,6 +168,7 @@ impl Ingest {
             log_now: Timestamp::default(),
             forgot_at: Duration::ZERO,
             reminded_at: Duration::ZERO,
+            noticed_at: Duration::ZERO,
         };
         (ingest, Questions::new(questions_tx))
     }

@@ -19,6 +19,7 @@ pub mod ingest;
 pub mod limits;
 pub mod locator;
 pub mod metrics;
+mod named;
 pub mod progress;
 pub mod render;
 pub mod settings;

@@ -53,12 +53,19 @@ pub const LOG_WORK_IN_FLIGHT_MAX: usize = 4_000;
 /// batches of records.
 pub const QUESTIONS_QUEUED_MAX: usize = 64;
 
-/// Records that are skipped or refused and named in the process's log, per [`NAMED_RECORDS_WINDOW`].
-/// The rest is counted: a broken producer must not fill the disk.
-pub const NAMED_RECORDS_MAX: u32 = 20;
+/// Records that are skipped or refused, and likewise responses that clients reject, that are named in
+/// the process's log per [`NAMED_LINES_WINDOW`]. The rest is counted: a broken producer, or one bad
+/// resource that twenty thousand clients reject, must not fill the disk.
+pub const NAMED_LINES_MAX: u32 = 20;
 
-/// See [`NAMED_RECORDS_MAX`].
-pub const NAMED_RECORDS_WINDOW: Duration = Duration::from_secs(10);
+/// See [`NAMED_LINES_MAX`].
+pub const NAMED_LINES_WINDOW: Duration = Duration::from_secs(10);
+
+/// Orphaned records of the config topic that `status` names one by one.
+pub const ORPHANS_LISTED_MAX: usize = 1_000;
+
+/// How often what an operator should look at is looked for: nothing of it needs a quick answer.
+pub const NOTICE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Refused definitions that `status` remembers.
 pub const REFUSED_DEFINITIONS_MAX: usize = 20;

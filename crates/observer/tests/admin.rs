@@ -205,6 +205,12 @@ async fn metrics_have_the_agreed_names_and_closed_labels() {
         "observer_instances 2".to_owned(),
         "observer_ready 1".to_owned(),
         "observer_stale 0".to_owned(),
+        "observer_holding_clusters 0".to_owned(),
+        "observer_holding_fleet 0".to_owned(),
+        "observer_held_instances 0".to_owned(),
+        "observer_unconfirmed_instances 0".to_owned(),
+        "observer_orphaned_records 0".to_owned(),
+        "ingest_replaying{topic=\"announcements\"} 0".to_owned(),
     ] {
         assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
     }

@@ -73,6 +73,62 @@ async fn who_falls_silent_expires_and_who_beats_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_falls_silent_at_once_is_held_and_says_so() {
+    let log = mk_log(2);
+    let observer = common::start(&log).await;
+    until_keeper(&observer).await;
+    let fleet: Vec<_> = (1..=20)
+        .map(|port| Life::new(&log, port.into(), mk_announcement("greeter", port)))
+        .collect();
+    for life in &fleet {
+        life.announce().await;
+    }
+    eventually("all are served", || async {
+        (count(&observer, "greeter").await == 20).then_some(())
+    })
+    .await;
+    let status = eventually("the cluster is held", || async {
+        log.clock().advance(Duration::from_millis(200));
+        let status: Status = get_json(&observer, "/api/v1/status").await;
+        let is_held = status.counts.held_instances > 0 && status.counts.instances == 16;
+        (is_held && metric(&observer, "observer_held_instances").await > 0.0).then_some(status)
+    })
+    .await;
+    assert_eq!(status.holding_clusters, ["greeter"]);
+    let [holding] = &status.holding[..] else {
+        panic!("{status:?}");
+    };
+    assert_eq!(holding.cluster.as_deref(), Some("greeter"));
+    assert_eq!((holding.live, holding.overdue, holding.cap), (16, 16, 4));
+    assert!(status.ready && !status.stale);
+    assert_eq!(metric(&observer, "observer_holding_clusters").await, 1.0);
+    assert_eq!(metric(&observer, "observer_holding_fleet").await, 0.0);
+    let (code, text) = common::get(&observer, "/ready?fresh").await;
+    assert_eq!(code, 200, "{text}");
+    assert!(
+        text.contains("notice: holding: 16 instance(s) fell silent at once"),
+        "{text}"
+    );
+    let page: Page<UriView> = get_json(&observer, "/api/v1/uris/greeter").await;
+    let held = page.items.iter().filter(|uri| {
+        let facts = uri.sources[0].log.as_ref();
+        facts.is_some_and(|facts| facts.held)
+    });
+    assert_eq!(held.count(), 16);
+
+    // Their heartbeats end it.
+    for life in &fleet {
+        life.announce().await;
+    }
+    eventually("nothing is held", || async {
+        let status: Status = get_json(&observer, "/api/v1/status").await;
+        let (_, text) = common::get(&observer, "/ready").await;
+        (status.holding.is_empty() && !text.contains("notice")).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_log_that_stands_still_expires_nobody() {
     let log = mk_log(1);
     let observer = common::start(&log).await;

@@ -113,6 +113,15 @@ async fn a_topic_that_is_read_again_sends_nothing_and_removes_nothing() {
     .await;
     assert_eq!(dump(&observer).await.resources, before.resources);
     assert!(observer.readiness().is_ready());
+    eventually("what is unconfirmed is said", || async {
+        let status: Status = get_json(&observer, "/api/v1/status").await;
+        let (code, text) = common::get(&observer, "/ready?fresh").await;
+        let is_noted = text.contains("notice: unconfirmed: 1 instance(s)");
+        let metric = common::metric(&observer, "observer_unconfirmed_instances").await;
+        (code == 200 && is_noted && metric >= 1.0 && status.counts.unconfirmed_instances == 1)
+            .then_some(())
+    })
+    .await;
     // A heartbeat finds it as it was, and a change goes through.
     life.announce().await;
     let mut changed = Life::new(&log, 2, mk_announcement("greeter", 2));
@@ -122,6 +131,8 @@ async fn a_topic_that_is_read_again_sends_nothing_and_removes_nothing() {
         (uris.iter().filter(|r| r.type_label == "d2_uri").count() == 2).then_some(())
     })
     .await;
+    let status: Status = get_json(&observer, "/api/v1/status").await;
+    assert_eq!(status.counts.unconfirmed_instances, 0);
 }
 
 /// The newest tick of a partition that both remember, and what each says of it.

@@ -27,6 +27,7 @@ struct Shared {
 struct State {
     pending: BTreeMap<String, String>,
     stale: BTreeMap<String, String>,
+    notices: BTreeMap<String, String>,
     is_stopping: bool,
 }
 
@@ -117,6 +118,30 @@ impl Readiness {
             .collect()
     }
 
+    /// Says something that an operator should look at although nothing is amiss with what is served:
+    /// neither not ready nor stale.
+    pub fn set_notice(&self, name: &str, text: &str) {
+        let mut state = self.0.state.lock();
+        if state.notices.get(name).is_none_or(|known| known != text) {
+            state.notices.insert(name.into(), text.into());
+        }
+    }
+
+    /// There is nothing to be said under `name` any more.
+    pub fn clear_notice(&self, name: &str) {
+        self.0.state.lock().notices.remove(name);
+    }
+
+    /// What an operator should look at, one line for each.
+    #[must_use]
+    pub fn notices(&self) -> Vec<String> {
+        let state = self.0.state.lock();
+        let entries = state.notices.iter();
+        entries
+            .map(|(name, text)| format!("{name}: {text}"))
+            .collect()
+    }
+
     /// From now on no client should be sent here: the process is about to stop.
     pub fn begin_stopping(&self) {
         self.0.state.lock().is_stopping = true;
@@ -143,6 +168,8 @@ impl Readiness {
         let stale = self.stale_reasons();
         let is_fresh = stale.is_empty();
         lines.extend(stale.into_iter().map(|line| format!("stale: {line}")));
+        let notices = self.notices().into_iter();
+        lines.extend(notices.map(|line| format!("notice: {line}")));
         let is_good = is_ready && (is_fresh || strictness == Strictness::StaleIsReady);
         (is_good, lines.join("\n") + "\n")
     }

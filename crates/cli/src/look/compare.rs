@@ -197,8 +197,10 @@ mod tests {
 
     #[test]
     fn partitions_are_compared_at_the_newest_tick_that_both_remember() {
+        /// Ticks of the other one, the verdict and where it was found.
+        type Case = (&'static [(i64, &'static str)], Verdict, Option<i64>);
         let ours = digests(&[(1, "a"), (5, "b"), (9, "c")]);
-        let cases: [(&[(i64, &str)], Verdict, Option<i64>); 5] = [
+        let cases: [Case; 5] = [
             (&[(1, "a"), (5, "b"), (9, "c")], Verdict::Equal, Some(9)),
             // What an earlier tick says counts no more, and a later one is not there to compare.
             (&[(1, "x"), (5, "b")], Verdict::Equal, Some(5)),

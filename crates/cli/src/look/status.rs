@@ -1,6 +1,6 @@
 //! `waypost status`.
 
-use waypost_admin_api::{LogStatus, SourceStatus, Status, path};
+use waypost_admin_api::{HoldingScope, LogStatus, SourceStatus, Status, path};
 
 use super::compare;
 use super::rows::word;
@@ -21,7 +21,7 @@ pub(crate) async fn run(args: StatusArgs) -> Result<Exit, Failure> {
 
 /// 0 ready and fresh, 1 not ready, 3 ready but stale or holding.
 fn judge(status: &Status) -> Exit {
-    let holds = !status.holding_clusters.is_empty() || status.counts.held_instances > 0;
+    let holds = !status.holding.is_empty() || !status.holding_clusters.is_empty();
     match (status.ready, status.stale || holds) {
         (false, _) => Exit::Bad,
         (true, true) => Exit::Stale,
@@ -88,25 +88,45 @@ fn source_line(source: &SourceStatus) -> String {
 /// What an operator has to decide on.
 fn unusual_lines(status: &Status) -> Vec<String> {
     let counts = &status.counts;
-    let mut lines = Vec::new();
-    if counts.held_instances > 0 || !status.holding_clusters.is_empty() {
-        let clusters = status.holding_clusters.join(", ");
-        lines.push(format!(
-            "held expiries: {} instance(s) of {clusters}",
-            counts.held_instances
-        ));
-    }
+    let mut lines: Vec<_> = status.holding.iter().map(holding_line).collect();
+    let replaying = status.replaying.iter();
+    lines.extend(replaying.map(|topic| {
+        format!("replaying: {topic} is read again from its beginning; what was known is served")
+    }));
     if counts.unconfirmed_instances > 0 {
         let count = counts.unconfirmed_instances;
-        lines.push(format!("unconfirmed: {count} instance(s)"));
+        lines.push(format!(
+            "unconfirmed: {count} instance(s) of a log that is gone, served until announced again or their time-to-live is over"
+        ));
     }
     let orphaned = status.orphaned.iter();
-    lines.extend(orphaned.map(|o| format!("orphaned definition: {} {}", o.kind, o.name)));
+    lines.extend(orphaned.map(|o| {
+        let uri = o.uri.as_ref().map(|uri| format!(" {uri}"));
+        let (kind, name) = (&o.kind, &o.name);
+        format!("orphaned: {kind} {name}{}", uri.unwrap_or_default())
+    }));
+    let rest = counts.orphaned.saturating_sub(status.orphaned.len() as u64);
+    if rest > 0 {
+        lines.push(format!("orphaned: and {rest} more"));
+    }
     lines.extend(status.refused_definitions.iter().map(|r| {
         let place = format!("config {}@{}", r.partition, r.offset);
         format!("refused definition at {place}: {}", r.reason)
     }));
     lines
+}
+
+fn holding_line(holding: &HoldingScope) -> String {
+    let (what, release) = match &holding.cluster {
+        Some(cluster) => (format!("cluster {cluster}"), cluster.as_str()),
+        None => ("the fleet".to_owned(), "--all"),
+    };
+    format!(
+        "holding: {what}: {} of {} instance(s) silent and served on for {}; `waypost release {release}` lets them go",
+        holding.overdue,
+        holding.live,
+        show_age(holding.lasts_ms)
+    )
 }
 
 fn log_line(log: &LogStatus) -> String {

@@ -3,14 +3,15 @@
 use axum::Json;
 use axum::extract::State;
 use waypost_admin_api::{
-    Counts, KeeperRole, KeeperStatus, LogStatus, ObserverInfo, PartitionStatus, Pending,
-    RefusedDefinition, SourceState, SourceStatus, Status, TopicStatus,
+    Counts, HoldingScope, KeeperRole, KeeperStatus, LogStatus, ObserverInfo, OrphanedDefinition,
+    PartitionStatus, Pending, RefusedDefinition, SourceState, SourceStatus, Status, TopicStatus,
 };
-use waypost_core::{SourceSlot, Topic};
+use waypost_core::{ConfigKey, SourceSlot, Topic};
+use waypost_fold::Holding;
 
 use super::error::ApiError;
 use super::{AdminState, millis};
-use crate::ingest::{LogView, PartitionFacts};
+use crate::ingest::{LogView, PartitionFacts, held_instances};
 use crate::settings::LogWrites;
 
 pub(super) async fn status(State(state): State<AdminState>) -> Result<Json<Status>, ApiError> {
@@ -31,9 +32,15 @@ pub(super) async fn status(State(state): State<AdminState>) -> Result<Json<Statu
         stale_reasons,
         log: log_status(&state, &log),
         keeper: keeper(&state, &log),
-        counts: counts(&state),
-        holding_clusters: Vec::new(),
-        orphaned: Vec::new(),
+        counts: counts(&state, &log),
+        replaying: log
+            .replaying
+            .iter()
+            .map(|t| t.suffix().to_owned())
+            .collect(),
+        holding_clusters: holding_clusters(&log),
+        holding: holding(&log),
+        orphaned: log.orphans.iter().map(orphaned).collect(),
         refused_definitions: refused_definitions(&log),
     }))
 }
@@ -113,15 +120,50 @@ fn keeper(state: &AdminState, log: &LogView) -> KeeperStatus {
     }
 }
 
-fn counts(state: &AdminState) -> Counts {
+fn counts(state: &AdminState, log: &LogView) -> Counts {
     let store = state.store().counts();
     Counts {
         clusters: store.clusters as u64,
         services: state.store().service_names().len() as u64,
         instances: store.instances as u64,
         streams: state.streams.len() as u64,
-        held_instances: 0,
-        unconfirmed_instances: 0,
+        held_instances: held_instances(&log.holding),
+        unconfirmed_instances: log.unconfirmed as u64,
+        orphaned: log.orphan_count as u64,
+    }
+}
+
+fn holding_clusters(log: &LogView) -> Vec<String> {
+    let clusters = log.holding.clusters.iter();
+    clusters.map(|(name, _)| name.to_string()).collect()
+}
+
+fn holding(log: &LogView) -> Vec<HoldingScope> {
+    let scope = |cluster: Option<String>, holding: &Holding| HoldingScope {
+        cluster,
+        since_at_ms: holding.since.0,
+        lasts_ms: millis(holding.lasts),
+        live: holding.live,
+        overdue: holding.overdue,
+        cap: holding.cap,
+    };
+    let fleet = log.holding.fleet.iter().map(|held| scope(None, held));
+    let clusters = log.holding.clusters.iter();
+    let clusters = clusters.map(|(name, held)| scope(Some(name.to_string()), held));
+    fleet.chain(clusters).collect()
+}
+
+fn orphaned(key: &ConfigKey) -> OrphanedDefinition {
+    let uri = match key {
+        ConfigKey::Override(instance) | ConfigKey::Eviction(instance) => {
+            Some(instance.uri.to_string())
+        }
+        ConfigKey::Definition(_) | ConfigKey::Release(_) | ConfigKey::Journal(_) => None,
+    };
+    OrphanedDefinition {
+        kind: key.kind().to_owned(),
+        name: key.name().to_owned(),
+        uri,
     }
 }
 

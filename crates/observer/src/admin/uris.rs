@@ -6,7 +6,7 @@ use serde_json::Value;
 use waypost_admin_api::{LogFacts, Page, RefusedNote, SourceView, UriHealth, UriView};
 use waypost_core::announcement::effective_ttl;
 use waypost_core::{Announcement, Health, InstanceKey, SourceSlot};
-use waypost_fold::{InstanceView, Refusal};
+use waypost_fold::{Confirmation, Expiry, InstanceView, Refusal};
 
 use super::error::ApiError;
 use super::page::PageQuery;
@@ -105,8 +105,8 @@ fn log_facts(logged: &InstanceView) -> LogFacts {
         life_id: logged.life.id.map(|id| id.to_string()),
         born_at_ms: logged.life.birth.map_or(logged.append_time.0, |b| b.0),
         seq: logged.life.seq,
-        held: false,
-        unconfirmed: false,
+        held: logged.expiry == Expiry::Held,
+        unconfirmed: logged.confirmation == Confirmation::Unconfirmed,
     }
 }
 

@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 
 use tokio::sync::{mpsc, oneshot};
+use waypost_core::ConfigKey;
 use waypost_core::record::{KeeperId, LogIdentity};
 use waypost_core::{InstanceKey, LogTime, Offset, PartitionId, Timestamp, Topic};
-use waypost_fold::{InstanceView, RejectReason, Role};
+use waypost_fold::{HoldingView, InstanceView, RejectReason, Role};
 
 use super::Ingest;
 use super::digests::DigestQuestion;
-use crate::limits::{QUESTION_TIMEOUT, REFUSED_DEFINITIONS_MAX};
+use crate::limits::{ORPHANS_LISTED_MAX, QUESTION_TIMEOUT, REFUSED_DEFINITIONS_MAX};
 
 /// The way to ask the ingest task; clones share it.
 #[derive(Clone, Debug)]
@@ -48,6 +49,16 @@ pub struct LogView {
     pub last_append: Option<Timestamp>,
     /// Records of the config topic that were skipped, the last few.
     pub refused_definitions: Vec<RefusedRecord>,
+    /// Topics that are read again while what was known is served.
+    pub replaying: Vec<Topic>,
+    /// Whose mass expiry is held.
+    pub holding: HoldingView,
+    /// Instances that no log that is there confirms.
+    pub unconfirmed: usize,
+    /// What the config topic no longer holds, the first so many.
+    pub orphans: Vec<ConfigKey>,
+    /// How many there are.
+    pub orphan_count: usize,
 }
 
 /// One partition of one topic.
@@ -172,6 +183,8 @@ impl Ingest {
                 digest: self.digest(topic, partition),
             })
         });
+        let logs = self.replica.logs();
+        let orphans = logs.config.orphans().map(|(key, _)| key.clone());
         LogView {
             is_loaded: self.replica.loading().is_loaded(),
             identity: announcements.identity(),
@@ -187,6 +200,11 @@ impl Ingest {
                 .filter_map(|(_, clock)| clock.last_append())
                 .max(),
             refused_definitions: self.refused_definitions.0.iter().cloned().collect(),
+            replaying: self.replica.replaying().collect(),
+            holding: logs.announcements.holding(),
+            unconfirmed: logs.announcements.unconfirmed_count(),
+            orphans: orphans.take(ORPHANS_LISTED_MAX).collect(),
+            orphan_count: logs.config.orphans().count(),
         }
     }
 

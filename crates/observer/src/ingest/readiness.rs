@@ -66,6 +66,7 @@ impl Ingest {
     pub(super) fn on_beat(&mut self, followers: &mut Followers) {
         let now = self.now();
         self.renew_readiness();
+        self.renew_notices(now);
         self.remind_of_absence();
         if self.log_work.in_flight() < LOG_WORK_IN_FLIGHT_MAX {
             let requests = self.replica.due(now);

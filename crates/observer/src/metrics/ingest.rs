@@ -6,7 +6,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use waypost_core::{PartitionId, RecordKind, Topic};
-use waypost_fold::{GoneCause, Outcome, RefusalReason, RejectReason, VoidReason};
+use waypost_fold::{GoneCause, HoldingView, Outcome, RefusalReason, RejectReason, VoidReason};
 
 use super::{ReasonLabel, TopicLabel};
 
@@ -44,6 +44,12 @@ pub struct IngestMetrics {
     is_ready: Gauge,
     is_stale: Gauge,
     is_keeper: Gauge,
+    holding_clusters: Gauge,
+    is_fleet_holding: Gauge,
+    held_instances: Gauge,
+    unconfirmed_instances: Gauge,
+    orphaned_records: Gauge,
+    replaying: Family<TopicLabel, Gauge>,
     keeper_writes: Family<WriteLabels, Counter>,
 }
 
@@ -120,11 +126,77 @@ impl IngestMetrics {
             "1 while this Observer keeps the log's time",
             self.is_keeper.clone(),
         );
+        self.register_kept(registry);
         registry.register(
             "keeper_writes",
             "Records that this Observer wrote on its own account",
             self.keeper_writes.clone(),
         );
+    }
+
+    /// What is served although the log would let it go, or no longer has it.
+    fn register_kept(&self, registry: &mut Registry) {
+        let gauges = [
+            (
+                "observer_holding_clusters",
+                "Clusters whose mass expiry is held",
+                &self.holding_clusters,
+            ),
+            (
+                "observer_holding_fleet",
+                "1 while the mass expiry of the whole fleet is held",
+                &self.is_fleet_holding,
+            ),
+            (
+                "observer_held_instances",
+                "Instances past their time-to-live that are held",
+                &self.held_instances,
+            ),
+            (
+                "observer_unconfirmed_instances",
+                "Instances kept from another or longer log that nobody announced again yet",
+                &self.unconfirmed_instances,
+            ),
+            (
+                "observer_orphaned_records",
+                "Records of the config topic kept from another or longer log",
+                &self.orphaned_records,
+            ),
+        ];
+        for (name, help, gauge) in gauges {
+            registry.register(name, help, gauge.clone());
+        }
+        registry.register(
+            "ingest_replaying",
+            "1 while a topic is read again from its beginning",
+            self.replaying.clone(),
+        );
+        self.set_replaying(&[]);
+    }
+
+    /// Whose mass expiry is held, and how many instances that are.
+    pub fn set_holding(&self, holding: &HoldingView, held_instances: u64) {
+        set(&self.holding_clusters, holding.clusters.len());
+        self.is_fleet_holding
+            .set(i64::from(holding.fleet.is_some()));
+        let held = i64::try_from(held_instances).unwrap_or(i64::MAX);
+        self.held_instances.set(held);
+    }
+
+    /// What is kept of a log that is gone.
+    pub fn set_kept(&self, unconfirmed: usize, orphaned: usize) {
+        set(&self.unconfirmed_instances, unconfirmed);
+        set(&self.orphaned_records, orphaned);
+    }
+
+    /// Which topics are read again.
+    pub fn set_replaying(&self, topics: &[Topic]) {
+        for topic in Topic::ALL {
+            let is_replaying = topics.contains(&topic);
+            let topic = topic.suffix();
+            let gauge = self.replaying.get_or_create(&TopicLabel { topic });
+            gauge.set(i64::from(is_replaying));
+        }
     }
 
     /// A record was read.
@@ -212,6 +284,10 @@ impl IngestMetrics {
         };
         self.keeper_writes.get_or_create(&labels).inc();
     }
+}
+
+fn set(gauge: &Gauge, count: usize) {
+    gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
 }
 
 fn count(family: &Family<ReasonLabel, Counter>, reason: &'static str) {

@@ -3,17 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+use tokio::time::Instant;
 use waypost_core::ResourceType;
 use waypost_runtime::WallClock;
 use waypost_xds::{Event, EventHandler, RequestKind, Transport};
 
 use super::ReasonLabel;
+use crate::named::NamedLines;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct TypeLabel {
@@ -153,6 +156,10 @@ impl StreamMetrics {
         StreamEvents {
             metrics: self.clone(),
             clock,
+            started: Instant::now(),
+            named: Mutex::new(NamedLines::new(
+                "responses were rejected, requests or resources too large",
+            )),
         }
     }
 }
@@ -162,6 +169,9 @@ impl StreamMetrics {
 pub struct StreamEvents {
     metrics: StreamMetrics,
     clock: WallClock,
+    started: Instant,
+    /// One bad resource is rejected by every client that has it.
+    named: Mutex<NamedLines>,
 }
 
 impl EventHandler for StreamEvents {
@@ -187,7 +197,7 @@ impl EventHandler for StreamEvents {
                 resource_type,
                 node_id,
                 message,
-            } => m.on_nack(resource_type, node_id, message),
+            } => self.on_nack(resource_type, node_id, message),
             Event::ResponseSent {
                 resource_type,
                 resources,
@@ -213,11 +223,54 @@ impl EventHandler for StreamEvents {
             }
             Event::RequestOverMaxSize { .. }
             | Event::ResourceOverMaxSize { .. }
-            | Event::SetOverMaxSize { .. } => m.on_over_max_size(event),
+            | Event::SetOverMaxSize { .. } => self.on_over_max_size(event),
             Event::WildcardRefused { resource_type } => {
                 m.wildcards_refused.get(Some(resource_type)).inc();
             }
         }
+    }
+}
+
+impl StreamEvents {
+    fn on_nack(&self, resource_type: ResourceType, node_id: &str, message: &str) {
+        self.metrics.nacks.get(Some(resource_type)).inc();
+        if self.may_name() {
+            let type_url = resource_type.type_url();
+            tracing::warn!(type_url, node_id, message, "a client rejected a response");
+        }
+    }
+
+    fn on_over_max_size(&self, event: &Event<'_>) {
+        let counts = &self.metrics.over_max_size;
+        match *event {
+            Event::RequestOverMaxSize { peer, bytes } => {
+                count(counts, "request");
+                if self.may_name() {
+                    tracing::warn!(%peer, bytes, "a request over the size limit ended its stream");
+                }
+            }
+            Event::ResourceOverMaxSize {
+                resource_type,
+                name,
+                bytes,
+            } => {
+                count(counts, "resource");
+                if self.may_name() {
+                    let type_url = resource_type.type_url();
+                    tracing::warn!(
+                        type_url,
+                        name,
+                        bytes,
+                        "a resource too large to send was left out"
+                    );
+                }
+            }
+            _ => count(counts, "set"),
+        }
+    }
+
+    fn may_name(&self) -> bool {
+        self.named.lock().may_name(self.started.elapsed())
     }
 }
 
@@ -235,38 +288,57 @@ impl StreamMetrics {
         };
         self.requests.get_or_create(&labels).inc();
     }
-
-    fn on_nack(&self, resource_type: ResourceType, node_id: &str, message: &str) {
-        self.nacks.get(Some(resource_type)).inc();
-        let type_url = resource_type.type_url();
-        tracing::warn!(type_url, node_id, message, "a client rejected a response");
-    }
-
-    fn on_over_max_size(&self, event: &Event<'_>) {
-        match *event {
-            Event::RequestOverMaxSize { peer, bytes } => {
-                count(&self.over_max_size, "request");
-                tracing::warn!(%peer, bytes, "a request over the size limit ended its stream");
-            }
-            Event::ResourceOverMaxSize {
-                resource_type,
-                name,
-                bytes,
-            } => {
-                count(&self.over_max_size, "resource");
-                let type_url = resource_type.type_url();
-                tracing::warn!(
-                    type_url,
-                    name,
-                    bytes,
-                    "a resource too large to send was left out"
-                );
-            }
-            _ => count(&self.over_max_size, "set"),
-        }
-    }
 }
 
 fn count(family: &Family<ReasonLabel, Counter>, reason: &'static str) {
     family.get_or_create(&ReasonLabel { reason }).inc();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::limits::NAMED_LINES_MAX;
+
+    /// Counts the lines that would be written.
+    #[derive(Clone, Debug, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_response_that_every_client_rejects_is_counted_whole_and_named_in_part() {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(move || writer.clone())
+            .finish();
+        let metrics = StreamMetrics::register(&mut Registry::default());
+        let events = metrics.to_handler(WallClock::default());
+        tracing::subscriber::with_default(subscriber, || {
+            for _ in 0..20_000 {
+                events.on_event(&Event::Rejected {
+                    resource_type: ResourceType::Cluster,
+                    node_id: "n",
+                    message: "bad",
+                });
+            }
+        });
+        let nacks = metrics.nacks.get(Some(ResourceType::Cluster)).get();
+        assert_eq!(nacks, 20_000);
+        let text = String::from_utf8(lines.0.lock().clone()).unwrap();
+        let named = text.matches("rejected a response").count();
+        assert_eq!(named, NAMED_LINES_MAX as usize);
+    }
 }

@@ -67,7 +67,7 @@ pub(super) async fn find(
     let mut theirs = read(there, partition, bucket).await?;
     for look in 0..COMPARE_LOOKS_MAX {
         match judge(partition, &ours, &theirs) {
-            Judgement::Differ(difference) => return Ok(Some(difference)),
+            Judgement::Differ(difference) => return Ok(Some(*difference)),
             Judgement::Agree => return Ok(None),
             Judgement::Unknown if look % 2 == 0 => ours = read(here, partition, bucket).await?,
             Judgement::Unknown => theirs = read(there, partition, bucket).await?,
@@ -105,7 +105,7 @@ async fn read(admin: &Admin, partition: u32, bucket: usize) -> Result<Side, Fail
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Judgement {
     /// This key differs, the first one that is proven to.
-    Differ(Difference),
+    Differ(Box<Difference>),
     /// Every key is the same.
     Agree,
     /// Some differ, but only because one of the two has read further.
@@ -130,14 +130,14 @@ fn judge(partition: u32, ours: &Side, theirs: &Side) -> Judgement {
             (None, None) => false,
         };
         if is_proven {
-            return Judgement::Differ(Difference {
+            return Judgement::Differ(Box::new(Difference {
                 partition,
                 cluster: key.0.clone(),
                 uri: key.1.clone(),
                 what,
                 here: here.cloned(),
                 there: there.cloned(),
-            });
+            }));
         }
         judgement = Judgement::Unknown;
     }
@@ -183,7 +183,7 @@ mod tests {
 
     fn judged(ours: &Side, theirs: &Side) -> Option<(String, What)> {
         match judge(3, ours, theirs) {
-            Judgement::Differ(d) => Some((d.uri, d.what)),
+            Judgement::Differ(d) => Some((d.uri.clone(), d.what)),
             Judgement::Agree => None,
             Judgement::Unknown => Some(("?".to_owned(), What::Order)),
         }
@@ -191,8 +191,10 @@ mod tests {
 
     #[test]
     fn a_difference_counts_only_where_both_have_read_what_it_rests_on() {
+        /// Both sides, the key and what is said of it, why.
+        type Case = (Side, Side, Option<(&'static str, What)>, &'static str);
         let unknown = Some(("?", What::Order));
-        let cases: [(Side, Side, Option<(&str, What)>, &str); 10] = [
+        let cases: [Case; 10] = [
             (
                 side(100, 100, &[("a", 90, "x", 1)]),
                 side(200, 200, &[("a", 190, "x", 1)]),
