@@ -65,8 +65,11 @@ pub const KEEPALIVE_INTERVAL_DEFAULT: Duration = Duration::from_secs(30);
 /// How long the answer to such a ping may take.
 pub const KEEPALIVE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(20);
 
-/// How long a connection may stay open without sending its first byte.
-pub const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a connection may stay open without sending its whole HTTP/2 preface.
+pub const PREFACE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How often a connection that has sent a part of its preface is looked at.
+pub const PREFACE_POLL: Duration = Duration::from_millis(50);
 
 /// Pause of the accept loop after an error such as "too many open files".
 pub const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);

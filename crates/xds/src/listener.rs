@@ -308,10 +308,9 @@ where
 {
     // Small responses must not wait for the acknowledgement of the one before.
     let _ = socket.set_nodelay(true);
-    // A look, since a socket that is new counts as readable until the first try.
-    let mut first_byte = [0];
-    let heard = tokio::time::timeout(limits::FIRST_BYTE_TIMEOUT, socket.peek(&mut first_byte));
-    if !matches!(heard.await, Ok(Ok(1..))) {
+    // hyper has no deadline for a preface: a peer that sends a part of it would be kept for ever.
+    let spoken = tokio::time::timeout(limits::PREFACE_TIMEOUT, has_spoken(&socket));
+    if !matches!(spoken.await, Ok(true)) {
         return;
     }
     let executor = ConnectionExecutor::default();
@@ -335,6 +334,23 @@ where
     };
     if let Err(error) = result {
         tracing::debug!(%peer, %error, "connection ended");
+    }
+}
+
+/// Waits until the HTTP/2 preface has arrived, or something that is none and for hyper to refuse.
+/// `false`: the peer has closed its side before. Looks only: nothing is taken from the socket.
+async fn has_spoken(socket: &TcpStream) -> bool {
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let mut seen = [0; PREFACE.len()];
+    loop {
+        match socket.peek(&mut seen).await {
+            Ok(0) | Err(_) => return false,
+            Ok(count) if count == PREFACE.len() || !PREFACE.starts_with(&seen[..count]) => {
+                return true;
+            }
+            // A part of it: the socket stays readable, so only time tells whether more has come.
+            Ok(_) => tokio::time::sleep(limits::PREFACE_POLL).await,
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use waypost_conformance::engine::EngineTarget;
@@ -462,14 +463,24 @@ async fn a_connection_that_says_nothing_is_no_stream() {
     let target = mk_target(&[]);
     drop(TcpStream::connect(target.address()).await.unwrap());
     let silent = TcpStream::connect(target.address()).await.unwrap();
+    let mut halting = TcpStream::connect(target.address()).await.unwrap();
+    halting.write_all(b"PRI * HTTP/2.0\r\n").await.unwrap();
     let mut probe = mk_delta(&target).await;
     let node = ResourceType::D2Node.type_url();
     probe.subscribe(node, &["a"]).await.unwrap();
     probe.expect_removed(node, "a").await.unwrap();
     assert_eq!(target.server().streams().len(), 1);
-    // Nothing is set up for it either, so that the wait for a first byte is what ends it.
-    let answer = silent.try_read(&mut [0; 1]).map_err(|e| e.kind());
-    assert_eq!(answer, Err(std::io::ErrorKind::WouldBlock));
+    // Nothing is set up for them either, so that the wait for a preface is what ends them.
+    for connection in [&silent, &halting] {
+        let answer = connection.try_read(&mut [0; 1]).map_err(|e| e.kind());
+        assert_eq!(answer, Err(std::io::ErrorKind::WouldBlock));
+    }
+    // The rest of it, and empty settings.
+    let rest = b"\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    halting.write_all(rest).await.unwrap();
+    let mut answer = [0; 9];
+    halting.read_exact(&mut answer).await.unwrap();
+    assert_eq!(answer[3], 4, "settings");
 }
 
 /// What the fallback of a listener may be: any tower service.
