@@ -13,6 +13,22 @@ pub(super) const METADATA_INTERVAL: Duration = Duration::from_secs(5);
 /// How often a reader that cannot reach Kafka asks whether it can again.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How long a handle of librdkafka may make no progress, where there is progress to make, before it
+/// is dropped and made anew: three heartbeat intervals of the shortest time-to-live, so that nobody's
+/// has passed by then. A topic that was made anew can leave a handle ignoring the cluster's metadata
+/// for ever (confluentinc/librdkafka#4898).
+pub(super) const STALL_AFTER: Duration = TTL_MIN;
+
+/// After this many times as long it is made anew although the cluster does not answer it either.
+pub(super) const SILENT_STALLS: u32 = 3;
+
+/// How long a reader waits for librdkafka while an answer of the cluster is due: how much later than
+/// it came it is noticed.
+pub(super) const ANSWER_POLL_MAX: Duration = Duration::from_millis(5);
+
+/// Callbacks of librdkafka that are heard between two questions.
+pub(super) const CALLBACKS_MAX: usize = 64;
+
 /// How long a reader waits for an answer about metadata. Two that stay out in a row mean that Kafka
 /// is away, although connections may still be open (a suspended broker).
 pub(super) const METADATA_ANSWER_MAX: Duration = Duration::from_secs(1);
@@ -20,17 +36,16 @@ pub(super) const METADATA_ANSWER_MAX: Duration = Duration::from_secs(1);
 /// How many metadata requests in a row may stay unanswered before the reader says so.
 pub(super) const UNANSWERED_MAX: u32 = 2;
 
-/// How long a reader waits to hear where one partition begins and ends. It delivers nothing
+/// How long a reader waits to hear where one partition begins and ends. It asks nothing else
 /// meanwhile, so a partition without a leader must not hold up the others for long.
 pub(super) const BOUNDS_ANSWER_MAX: Duration = Duration::from_millis(500);
 
-/// How long a broker holds back a fetch that finds nothing new. It serves one request of a connection
-/// after the other, so questions for bounds wait behind that fetch: with librdkafka's default of
-/// 500 ms those about a silent log ran out of time, and no Observer of it ever became ready.
+/// How long a broker holds back a fetch that finds nothing new: that much later than it might a reader
+/// hears that it is at the end, and a partition that is new is fetched. librdkafka's default is 500 ms.
 pub(super) const FETCH_WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// How long a partition whose bounds could not be had several times is left alone: one in twenty of
-/// the reader's time at most goes into waiting for it.
+/// the time for questions at most goes into waiting for it.
 pub(super) const BOUNDS_RETRY_INTERVAL_MAX: Duration = Duration::from_secs(10);
 
 /// Longest sleep of a reader's thread: how late it notices that its owner has dropped it.
@@ -89,4 +104,4 @@ pub(super) const DEFINITION_WIRE_BYTES_MAX: usize = 2 * 1024 * 1024;
 const _: () = assert!(ANNOUNCEMENT_BYTES_MAX + RECORD_OVERHEAD_BYTES_MAX < BATCH_WIRE_BYTES_MAX);
 const _: () = assert!(DEFINITION_BYTES_MAX + RECORD_OVERHEAD_BYTES_MAX < DEFINITION_WIRE_BYTES_MAX);
 const _: () = assert!(DEFINITION_WIRE_BYTES_MAX < FETCH_BYTES_MAX);
-const _: () = assert!(2 * FETCH_WAIT_MAX.as_millis() < BOUNDS_ANSWER_MAX.as_millis());
+const _: () = assert!(STALL_AFTER.as_millis() >= RECORD_TIMEOUT.as_millis());

@@ -153,7 +153,7 @@ const RULES: [(&str, &str); 24] = [
     ("fetch.max.bytes", SIZES),
     (
         "fetch.wait.max.ms",
-        "questions for the end of the log wait behind a fetch that is held back",
+        "a reader hears that it is at the end when a fetch that was held back is answered",
     ),
     (
         "allow.auto.create.topics",

@@ -1,6 +1,8 @@
 //! Reading: a thread that serves librdkafka, and the handle that hands on what it found.
 
+mod asker;
 mod context;
+mod followed;
 mod position;
 mod worker;
 

@@ -15,6 +15,7 @@ pub struct KafkaSettings {
     brokers: String,
     topic_prefix: String,
     properties: Properties,
+    stall_after: Duration,
 }
 
 impl KafkaSettings {
@@ -26,6 +27,7 @@ impl KafkaSettings {
             brokers: brokers.to_owned(),
             topic_prefix: topic_prefix.to_owned(),
             properties: Properties::default(),
+            stall_after: limits::STALL_AFTER,
         }
     }
 
@@ -41,6 +43,22 @@ impl KafkaSettings {
     #[must_use]
     pub fn with_properties(self, properties: Properties) -> Self {
         Self { properties, ..self }
+    }
+
+    /// The same with handles of librdkafka that are made anew after `stall_after` without progress
+    /// (10 s: three heartbeat intervals of the shortest time-to-live).
+    #[must_use]
+    pub fn with_stall_after(self, stall_after: Duration) -> Self {
+        Self {
+            stall_after,
+            ..self
+        }
+    }
+
+    /// How long a handle may make no progress before it is made anew.
+    #[must_use]
+    pub fn stall_after(&self) -> Duration {
+        self.stall_after
     }
 
     /// The brokers as given.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use waypost_core::config::Replaces;
 use waypost_core::limits::ANNOUNCEMENT_BYTES_MAX;
 use waypost_core::partition::{PartitionId, partition_for_key};
 use waypost_core::port::{AnnouncementLog, LogError};
@@ -113,6 +114,7 @@ pub async fn headers_come_back_as_they_were_written(harness: &dyn Harness) {
         }),
         time: Some(LogTime(6)),
         keeper: Some(KeeperId(8)),
+        replaces: Some(Replaces::Nothing),
     };
     for headers in [full, Headers::default()] {
         let mut record = mk_record("k", "v");

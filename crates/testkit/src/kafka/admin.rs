@@ -45,6 +45,8 @@ impl KafkaAdmin {
         let client = ClientConfig::new()
             .set("bootstrap.servers", bootstrap)
             .set("reconnect.backoff.max.ms", "500")
+            // Looking for a topic must not make one up.
+            .set("allow.auto.create.topics", "false")
             .create()?;
         Ok(Self(Arc::new(client)))
     }
@@ -65,7 +67,32 @@ impl KafkaAdmin {
         for (setting, value) in settings {
             topic = topic.set(setting, value);
         }
-        let made = self.0.create_topics([&topic], &options()).await?;
+        self.make(&topic, name).await
+    }
+
+    /// Creates a topic with one copy of each partition, on the brokers named, and waits until each
+    /// leads.
+    ///
+    /// # Errors
+    /// It exists, or Kafka refuses.
+    pub async fn create_topic_on(
+        &self,
+        name: &str,
+        brokers: &[i32],
+        settings: &[(&str, &str)],
+    ) -> anyhow::Result<()> {
+        let each: Vec<[i32; 1]> = brokers.iter().map(|broker| [*broker]).collect();
+        let assignment: Vec<&[i32]> = each.iter().map(<[i32; 1]>::as_slice).collect();
+        let partitions = i32::try_from(brokers.len())?;
+        let mut topic = NewTopic::new(name, partitions, TopicReplication::Variable(&assignment));
+        for (setting, value) in settings {
+            topic = topic.set(setting, value);
+        }
+        self.make(&topic, name).await
+    }
+
+    async fn make(&self, topic: &NewTopic<'_>, name: &str) -> anyhow::Result<()> {
+        let made = self.0.create_topics([topic], &options()).await?;
         one(made, "create", name)?;
         eventually("leaders of the new topic", START_MAX, || async {
             let leaders = self.leaders(name).await?;

@@ -59,6 +59,17 @@ impl KafkaCluster {
         found.with_context(|| format!("the cluster has no broker {id}"))
     }
 
+    /// Starts every broker that does not run, all at once: one alone may have nobody to elect a
+    /// controller with.
+    ///
+    /// # Errors
+    /// One does not come up.
+    pub async fn restart(&mut self) -> anyhow::Result<()> {
+        let stopped = self.brokers.iter_mut().filter(|b| !b.is_started());
+        let starting = stopped.map(KafkaBroker::restart);
+        futures::future::try_join_all(starting).await.map(|_| ())
+    }
+
     /// What an operator may do to its topics.
     ///
     /// # Errors
@@ -87,7 +98,10 @@ impl KafkaCluster {
             kind.as_str(),
         ];
         const TOOL: &str = "org.apache.kafka.tools.LeaderElectionCommand";
-        broker.tool(TOOL, &args).await.map(|_| ())
+        let done = broker.tool(TOOL, &args).await?;
+        // Where there is nothing to elect it says so and exits 0.
+        ensure!(done.stdout.contains("Successfully"), "{}", done.stdout);
+        Ok(())
     }
 }
 

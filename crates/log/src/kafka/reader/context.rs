@@ -1,6 +1,8 @@
 //! What librdkafka says in words. Its Rust binding passes on an error's code and, for the end of a
 //! partition, which one; the position is only in the text, and that comes here first.
 
+use std::sync::Arc;
+
 use parking_lot::Mutex;
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
@@ -12,7 +14,7 @@ use crate::kafka::client::{self, Complaints};
 /// Listens to one consumer.
 #[derive(Debug, Default)]
 pub(super) struct ReaderContext {
-    pub(super) complaints: Complaints,
+    pub(super) complaints: Arc<Complaints>,
     said: Mutex<Said>,
 }
 
@@ -26,6 +28,13 @@ pub(super) struct Said {
 }
 
 impl ReaderContext {
+    pub(super) fn new(complaints: Arc<Complaints>) -> Self {
+        Self {
+            complaints,
+            said: Mutex::default(),
+        }
+    }
+
     /// What was said with the error that was polled last. The same thread polls and asks.
     pub(super) fn take_said(&self) -> Said {
         std::mem::take(&mut *self.said.lock())

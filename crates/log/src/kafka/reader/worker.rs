@@ -1,8 +1,8 @@
-//! The thread of a reader: polls librdkafka, and asks in between where partitions begin and end.
+//! The thread of a reader: polls librdkafka, and hands on what it finds.
 //!
-//! Questions are asked here and not beside, one partition a turn: what is delivered after an answer
-//! was then read after the question, which is what [`ReadEvent::Bounds`] promises. Meanwhile
-//! librdkafka fetches on, so it costs latency (one round trip), not throughput.
+//! Where partitions begin and end is asked beside ([`Asker`]), one question at a time and none before
+//! everything fetched was delivered: an end that is reported stands above all records reported
+//! before it, or was asked for after them, which is what [`ReadEvent::Bounds`] promises.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,16 +18,17 @@ use waypost_core::partition::PartitionId;
 use waypost_core::port::{LogError, ReadEvent};
 use waypost_core::record::{Offset, Record, Topic};
 
+use super::asker::{Answer, Asker, Question, drop_aside, mk_consumer};
 use super::context::ReaderContext;
+use super::followed::Followed;
 use super::position::Position;
 use super::{kafka_partition, to_record};
-use crate::kafka::client::{self, Inquiry};
+use crate::kafka::client::{Complaints, Inquiry};
 use crate::kafka::limits::{
-    BATCH_BYTES_MAX, BOUNDS_ANSWER_MAX, BOUNDS_RETRY_INTERVAL_MAX, METADATA_ANSWER_MAX,
-    METADATA_INTERVAL, POLL_MAX, RETRY_INTERVAL, UNANSWERED_MAX,
+    ANSWER_POLL_MAX, BATCH_BYTES_MAX, METADATA_INTERVAL, POLL_MAX, RETRY_INTERVAL, UNANSWERED_MAX,
 };
 use crate::kafka::settings::KafkaSettings;
-use crate::limits::{BOUNDS_INTERVAL, READ_RECORDS_MAX};
+use crate::limits::READ_RECORDS_MAX;
 
 /// The owner of the reader has dropped it.
 struct Dropped;
@@ -38,7 +39,10 @@ pub(super) struct Worker {
     settings: Arc<KafkaSettings>,
     topic: Topic,
     topic_name: String,
+    /// Fetches; everything else is asked by `asker`.
     consumer: BaseConsumer<ReaderContext>,
+    asker: Asker,
+    complaints: Arc<Complaints>,
     /// Positions asked for, of partitions not seen yet.
     from: BTreeMap<PartitionId, Offset>,
     followed: Vec<Followed>,
@@ -48,40 +52,11 @@ pub(super) struct Worker {
     is_available: bool,
     unanswered: u32,
     metadata_due: Instant,
-    /// librdkafka stopped a partition and did not say which: when to look for it.
-    look_for_the_stopped: Option<Instant>,
-}
-
-struct Followed {
-    position: Position,
-    bounds_due: Instant,
-    /// Questions for its bounds in a row that stayed without an answer.
-    unanswered: u32,
-    /// librdkafka fetches it: not before its bounds are known, so that they come before its first
-    /// record, and a position that does not exist is never fetched from.
-    is_assigned: bool,
-}
-
-impl Followed {
-    fn new(position: Position) -> Self {
-        Self {
-            position,
-            bounds_due: Instant::now(),
-            unanswered: 0,
-            is_assigned: false,
-        }
-    }
-
-    fn answered(&mut self) {
-        self.unanswered = 0;
-        self.bounds_due = Instant::now() + BOUNDS_INTERVAL;
-    }
-
-    fn not_answered(&mut self) {
-        let backoff = RETRY_INTERVAL * (1 << self.unanswered.min(4)) / 4;
-        self.unanswered = self.unanswered.saturating_add(1);
-        self.bounds_due = Instant::now() + backoff.min(BOUNDS_RETRY_INTERVAL_MAX);
-    }
+    /// librdkafka stopped a partition and did not say which: how many were lost before.
+    looking_for_the_stopped: Option<usize>,
+    /// Time spent waiting for librdkafka: only in this can a partition be stuck, not while the owner
+    /// is slow or this process sleeps.
+    waited: Duration,
 }
 
 impl Worker {
@@ -91,15 +66,16 @@ impl Worker {
         from: &[(PartitionId, Offset)],
         events_tx: mpsc::Sender<ReadEvent>,
     ) -> Result<Self, LogError> {
-        let consumer = settings
-            .consumer()
-            .create_with_context(ReaderContext::default())
-            .map_err(|e| client::bad_client(&e))?;
+        let complaints = Arc::<Complaints>::default();
+        let consumer = mk_consumer(&settings, &complaints)?;
+        let asker = Asker::start(Arc::clone(&settings), topic, Arc::clone(&complaints))?;
         Ok(Self {
             topic_name: settings.topic_name(topic),
             settings,
             topic,
             consumer,
+            asker,
+            complaints,
             from: from.iter().copied().collect(),
             followed: Vec::new(),
             events_tx,
@@ -108,7 +84,8 @@ impl Worker {
             is_available: true,
             unanswered: 0,
             metadata_due: Instant::now(),
-            look_for_the_stopped: None,
+            looking_for_the_stopped: None,
+            waited: Duration::ZERO,
         })
     }
 
@@ -121,26 +98,25 @@ impl Worker {
         if self.events_tx.is_closed() {
             return Err(Dropped);
         }
-        if self.metadata_due <= Instant::now() {
-            self.refresh_metadata()?;
-        }
-        if self.is_available {
-            match self.look_for_the_stopped {
-                Some(when) if when <= Instant::now() => self.find_the_stopped()?,
-                _ => self.ask_bounds_that_are_due()?,
-            }
-        }
-        self.poll(self.until_due())?;
+        self.take_answer()?;
+        self.ask_what_is_due();
+        self.poll(self.patience())?;
         // What has arrived meanwhile makes one batch.
         while !self.batch.is_empty() && !self.is_batch_full() {
             if !self.poll(Duration::ZERO)? {
                 break;
             }
         }
-        self.deliver_batch()
+        self.deliver_batch()?;
+        self.renew_if_stuck();
+        Ok(())
     }
 
-    fn until_due(&self) -> Duration {
+    /// How long to wait for librdkafka.
+    fn patience(&self) -> Duration {
+        if self.asker.is_asking() {
+            return ANSWER_POLL_MAX;
+        }
         let bounds = self.followed.iter().map(|followed| followed.bounds_due);
         // While Kafka is away only metadata is asked for.
         let bounds = bounds.filter(|_| self.is_available).min();
@@ -154,7 +130,9 @@ impl Worker {
 
     /// Takes one thing from librdkafka. `false`: there was nothing.
     fn poll(&mut self, wait: Duration) -> Result<bool, Dropped> {
+        let began = Instant::now();
         let polled = self.consumer.poll(wait);
+        self.waited += began.elapsed().min(wait);
         let error = match polled {
             None => return Ok(false),
             Some(Ok(message)) => {
@@ -162,6 +140,7 @@ impl Worker {
                 if let Some(followed) = self.followed.get_mut(index)
                     && followed.position.advance(message.offset())
                 {
+                    followed.moved();
                     self.batch_bytes += message.key_len() + message.payload_len();
                     self.batch.push(to_record(&message));
                 }
@@ -182,6 +161,7 @@ impl Worker {
         let Some(followed) = self.followed.get_mut(index) else {
             return Ok(());
         };
+        followed.moved();
         let Some(event) = followed.position.end_reached(said.offset) else {
             return Ok(());
         };
@@ -194,7 +174,7 @@ impl Worker {
             Some(RDKafkaErrorCode::AllBrokersDown) => self.unavailable(),
             Some(RDKafkaErrorCode::AutoOffsetReset) => {
                 let said = self.consumer.context().take_said();
-                self.look_for_the_stopped = Some(Instant::now());
+                self.look_for_the_stopped();
                 if let Some(offset) = said.offset.filter(|_| said.is_truncation) {
                     self.lose_those_at(offset)?;
                 }
@@ -225,70 +205,85 @@ impl Worker {
     /// librdkafka says that some partition is out of range, not which: the log's bounds tell. Where
     /// they do not (they moved meanwhile) every partition is assigned anew at its position; the one
     /// in question goes on, or is stopped again.
-    fn find_the_stopped(&mut self) -> Flow {
-        let mut is_found = false;
-        for index in 0..self.followed.len() {
-            if self.followed[index].position.is_lost {
-                continue;
-            }
-            if !self.ask_bounds(index)? {
-                self.look_for_the_stopped = Some(Instant::now() + RETRY_INTERVAL);
-                return Ok(());
-            }
-            is_found |= self.followed[index].position.is_lost;
+    fn look_for_the_stopped(&mut self) {
+        self.looking_for_the_stopped
+            .get_or_insert(lost(&self.followed));
+        let now = Instant::now();
+        for followed in self.followed.iter_mut().filter(|f| !f.position.is_lost) {
+            followed.is_suspect = true;
+            followed.bounds_due = now;
         }
-        self.look_for_the_stopped = None;
-        if !is_found {
+    }
+
+    fn end_the_look(&mut self) {
+        let is_suspect = |followed: &Followed| followed.is_suspect && !followed.position.is_lost;
+        if self.followed.iter().any(is_suspect) {
+            return;
+        }
+        if let Some(before) = self.looking_for_the_stopped.take()
+            && before == lost(&self.followed)
+        {
             tracing::warn!(
                 topic = self.topic_name,
                 "a position was out of range and is not any more"
             );
             self.assign_again();
         }
-        Ok(())
     }
 
-    fn ask_bounds_that_are_due(&mut self) -> Flow {
-        // One in each turn, so that records are delivered in between.
+    /// One question at a time, that about partitions before those about bounds.
+    fn ask_what_is_due(&mut self) {
         let now = Instant::now();
+        if self.asker.is_asking() {
+            return;
+        }
+        if self.metadata_due <= now {
+            self.asker.ask(Question::Partitions);
+            return;
+        }
         let due = (0..self.followed.len())
-            .filter(|index| self.followed[*index].bounds_due <= now)
+            .filter(|index| self.is_available && self.followed[*index].bounds_due <= now)
             .min_by_key(|index| self.followed[*index].bounds_due);
         if let Some(index) = due {
-            self.ask_bounds(index)?;
-            self.assign_if_known(index);
+            self.followed[index].asked();
+            self.asker.ask(Question::Bounds(index));
         }
+    }
+
+    /// What was asked before: everything that was fetched until now is delivered.
+    fn take_answer(&mut self) -> Flow {
+        match self.asker.take_answer().map_err(|_| Dropped)? {
+            None => Ok(()),
+            Some(Answer::Partitions(answer)) => self.take_partitions(answer),
+            Some(Answer::Bounds(index, answer)) => self.take_bounds(index, answer),
+        }
+    }
+
+    fn take_bounds(&mut self, index: usize, answer: Option<(i64, i64)>) -> Flow {
+        let Some(followed) = self.followed.get_mut(index) else {
+            return Ok(());
+        };
+        let events = match answer {
+            Some((start, end)) => followed.take_bounds(start, end, self.waited),
+            None => {
+                followed.not_answered();
+                Vec::new()
+            }
+        };
+        events.into_iter().try_for_each(|event| self.send(event))?;
+        self.assign_if_known(index);
+        self.end_the_look();
         Ok(())
     }
 
-    /// Asks where a partition begins and ends, and reports it. `false`: no answer.
-    fn ask_bounds(&mut self, index: usize) -> Result<bool, Dropped> {
-        self.deliver_batch()?;
-        let partition = kafka_partition(index);
-        let answer = self
-            .consumer
-            .fetch_watermarks(&self.topic_name, partition, BOUNDS_ANSWER_MAX);
-        let Ok((start, end)) = answer else {
-            self.followed[index].not_answered();
-            return Ok(false);
-        };
-        self.followed[index].answered();
-        let events = self.followed[index].position.bounds(start, end);
-        events.into_iter().try_for_each(|event| self.send(event))?;
-        Ok(true)
-    }
-
-    fn refresh_metadata(&mut self) -> Flow {
-        let client = self.consumer.client();
-        let asked =
-            client::ask_partition_count(client, &self.settings, self.topic, METADATA_ANSWER_MAX);
-        let interval = if asked.is_ok() {
+    fn take_partitions(&mut self, answer: Result<u32, Inquiry>) -> Flow {
+        let interval = if answer.is_ok() {
             METADATA_INTERVAL
         } else {
             RETRY_INTERVAL
         };
         self.metadata_due = Instant::now() + interval;
-        match asked {
+        match answer {
             Ok(count) => {
                 self.unanswered = 0;
                 self.available()?;
@@ -303,10 +298,31 @@ impl Worker {
                 }
             }
             Err(inquiry @ (Inquiry::NoSuchTopic | Inquiry::Forbidden)) => {
-                let context = self.consumer.context();
-                let error = inquiry.to_log_error(&self.settings, self.topic, &context.complaints);
+                let error = inquiry.to_log_error(&self.settings, self.topic, &self.complaints);
                 self.unavailable_because(error.to_string())
             }
+        }
+    }
+
+    /// A handle that fetches nothing although there is more is dropped, and another goes on where it
+    /// stood.
+    fn renew_if_stuck(&mut self) {
+        let longest = self.followed.iter().map(|f| f.stuck_for(self.waited)).max();
+        if longest.unwrap_or_default() < self.settings.stall_after() {
+            return;
+        }
+        tracing::warn!(
+            topic = self.topic_name,
+            "nothing was fetched for {:?} although there is more; the Kafka consumer is made anew",
+            self.settings.stall_after()
+        );
+        self.followed.iter_mut().for_each(Followed::moved);
+        match mk_consumer(&self.settings, &self.complaints) {
+            Ok(consumer) => {
+                drop_aside(std::mem::replace(&mut self.consumer, consumer));
+                self.assign_again();
+            }
+            Err(error) => tracing::error!(topic = self.topic_name, %error, "no consumer"),
         }
     }
 
@@ -380,7 +396,7 @@ impl Worker {
     }
 
     fn available(&mut self) -> Flow {
-        self.consumer.context().complaints.clear();
+        self.complaints.clear();
         if std::mem::replace(&mut self.is_available, true) {
             return Ok(());
         }
@@ -392,11 +408,7 @@ impl Worker {
     }
 
     fn unavailable(&mut self) -> Flow {
-        let why = self
-            .consumer
-            .context()
-            .complaints
-            .unreachable(&self.settings);
+        let why = self.complaints.unreachable(&self.settings);
         self.unavailable_because(why)
     }
 
@@ -433,4 +445,8 @@ impl Worker {
     fn send(&self, event: ReadEvent) -> Flow {
         self.events_tx.blocking_send(event).map_err(|_| Dropped)
     }
+}
+
+fn lost(followed: &[Followed]) -> usize {
+    followed.iter().filter(|f| f.position.is_lost).count()
 }
