@@ -108,6 +108,16 @@ pub(crate) struct DevArgs {
     /// [default: refuse to start]
     #[arg(long)]
     pub(crate) salvage: bool,
+    #[command(flatten)]
+    pub(crate) expiry: ExpiryArgs,
+}
+
+/// For tests: what is promised to hold over minutes is shown in seconds.
+#[derive(Debug, Args)]
+pub(crate) struct ExpiryArgs {
+    /// For how long an expire counts against what may expire at once. The same in every Observer.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration, hide = true)]
+    pub(crate) expiry_window: Duration,
 }
 
 #[derive(Debug, Args)]
@@ -154,6 +164,8 @@ pub(crate) struct ObserverArgs {
     /// A log younger than this is not answered from: running announcers need a heartbeat to be in it.
     #[arg(long, value_name = "DURATION", default_value = "110s", value_parser = parse_duration)]
     pub(crate) newborn_grace: Duration,
+    #[command(flatten)]
+    pub(crate) expiry: ExpiryArgs,
 }
 
 #[derive(Debug, Args)]

@@ -150,6 +150,7 @@ impl Observer {
             start_check: self.start_check,
             writer: locator.store().writer(SourceSlot::Log)?,
             newborn_grace: self.settings.newborn_grace,
+            expiry_window: self.settings.expiry_window,
             keeper_id,
             keeper_settings: self.keeper_settings,
             progress: progress.clone(),

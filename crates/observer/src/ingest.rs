@@ -55,6 +55,8 @@ pub(crate) struct IngestParts {
     pub(crate) writer: Writer,
     /// See [`crate::Settings::newborn_grace`].
     pub(crate) newborn_grace: Duration,
+    /// See [`crate::Settings::expiry_window`].
+    pub(crate) expiry_window: Duration,
     /// Who this Observer is as a keeper.
     pub(crate) keeper_id: KeeperId,
     /// Whether and how often it writes.
@@ -140,11 +142,12 @@ impl Ingest {
     /// The task, not running yet, and the way to ask it something.
     pub(crate) fn new(parts: IngestParts) -> (Self, Questions) {
         let (questions_tx, questions_rx) = mpsc::channel(QUESTIONS_QUEUED_MAX);
-        let settings = ReplicaSettings {
+        let mut settings = ReplicaSettings {
             keeper: parts.keeper_settings,
             newborn_grace: parts.newborn_grace,
             ..ReplicaSettings::default()
         };
+        settings.fold.cap.window = parts.expiry_window;
         let ingest = Self {
             log: Arc::clone(&parts.log),
             start_check: parts.start_check,

@@ -22,6 +22,9 @@ pub struct Settings {
     /// announcers need one heartbeat interval to be in it. Zero exempts a log that this process has
     /// just made.
     pub newborn_grace: Duration,
+    /// For how long an expire counts against what may expire at once
+    /// (docs/announcement-log.md, "Cap and holding"). The same in every Observer of a fabric.
+    pub expiry_window: Duration,
     /// Over how long the clients are sent to other Observers when this one is told to stop.
     pub drain: Duration,
     /// The fabric that it runs in; empty when not set.

@@ -54,6 +54,7 @@ fn mk_settings(args: &DevArgs) -> Settings {
         // Nobody makes this log anew behind its back: when it was made, nobody had announced to it,
         // and a young one that is started again holds all that was acknowledged.
         newborn_grace: Duration::ZERO,
+        expiry_window: args.expiry.expiry_window,
         // There is no other Observer to send anybody to.
         drain: Duration::ZERO,
         fabric: String::new(),

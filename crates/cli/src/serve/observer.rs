@@ -48,6 +48,7 @@ fn mk_settings(args: &ObserverArgs) -> Settings {
             LogWrites::Keep
         },
         newborn_grace: args.newborn_grace,
+        expiry_window: args.expiry.expiry_window,
         drain: args.drain,
         fabric: args.fabric.clone(),
         zone: args.zone.clone(),

@@ -41,6 +41,7 @@ pub(crate) fn mk_settings() -> Settings {
         log_kind: LogKind::Memory,
         log_writes: LogWrites::Keep,
         newborn_grace: Duration::ZERO,
+        expiry_window: Duration::from_secs(60),
         drain: Duration::ZERO,
         fabric: "east".to_owned(),
         zone: "a".to_owned(),
