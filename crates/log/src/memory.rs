@@ -50,6 +50,7 @@ struct Shared {
 struct State {
     topics: [TopicState; Topic::ALL.len()],
     faults: Faults,
+    appended: u64,
 }
 
 impl MemoryLog {
@@ -60,6 +61,7 @@ impl MemoryLog {
         let state = State {
             topics: [partitions, 1, 1].map(TopicState::new),
             faults: Faults::default(),
+            appended: 0,
         };
         Self {
             shared: Arc::new(Shared {
@@ -116,6 +118,12 @@ impl MemoryLog {
     #[must_use]
     pub fn records(&self, topic: Topic) -> Vec<Record> {
         self.shared.state.lock().topic(topic).records()
+    }
+
+    /// How many records it has taken in its life.
+    #[must_use]
+    pub fn appended(&self) -> u64 {
+        self.shared.state.lock().appended
     }
 
     /// Where the next record of a partition will stand; `None` if there is no such partition.
@@ -195,6 +203,7 @@ impl State {
             check_expected(topic.find_last(partition, &record.key), expected)?;
         }
         let copies = if self.faults.take_duplicate() { 2 } else { 1 };
+        self.appended += copies;
         let topic = self.topic_mut(record.topic);
         let mut first = None;
         for _ in 0..copies {

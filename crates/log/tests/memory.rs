@@ -238,6 +238,31 @@ async fn truncation_is_noticed_only_by_readers_above_the_new_end() {
 }
 
 #[tokio::test]
+async fn an_unclean_election_is_told_to_readers_above_where_the_leader_began() {
+    let log = mk_log();
+    for _ in 0..5 {
+        append(&log, "a", Some("v")).await;
+    }
+    let mut ahead = open_at(&log, Offset(0)).await;
+    let mut below = log.read(TOPIC, &[(ZERO, Offset(5))]).await.expect("opens");
+    events(&mut below).await;
+    log.elect_uncleanly(TOPIC, ZERO, Offset(2));
+    for _ in 0..5 {
+        append(&log, "a", Some("other")).await;
+    }
+    let out_of_range = [ReadEvent::OutOfRange {
+        partition: ZERO,
+        position: Offset(5),
+    }];
+    for reader in [&mut ahead, &mut below] {
+        assert_eq!(events(reader).await, out_of_range, "regrown");
+    }
+    let mut new = log.read(TOPIC, &[(ZERO, Offset(2))]).await.expect("opens");
+    let told = events(&mut new).await;
+    assert!(told.contains(&ReadEvent::Records(log.records(TOPIC)[2..].to_vec())));
+}
+
+#[tokio::test]
 async fn a_position_below_the_start_is_out_of_range() {
     let log = mk_log();
     for _ in 0..5 {

@@ -12,7 +12,7 @@ use waypost_core::{
 use waypost_log::MemoryLog;
 
 use crate::HEARTBEAT;
-use crate::records::{mk_announcement, mk_record, own_partition};
+use crate::records::{mk_announcement, mk_record};
 
 /// One life as the announcer of one instance.
 #[derive(Clone, Debug)]
@@ -25,8 +25,9 @@ pub struct Announcer {
     pub heartbeat: Duration,
     /// Its acknowledgements are lost: it never learns its birth.
     pub is_deaf: bool,
-    /// It still believes that there are so many partitions.
-    pub believes_partitions: Option<u32>,
+    /// Where it sends its records, if not where the log says: an old count of partitions, another
+    /// partitioner.
+    pub partition: Option<PartitionId>,
     id: LifeId,
     began_at: Duration,
     birth: Option<Timestamp>,
@@ -56,7 +57,7 @@ impl Announcer {
             announcement: mk_announcement(key),
             heartbeat: HEARTBEAT,
             is_deaf: false,
-            believes_partitions: None,
+            partition: None,
             id,
             began_at: now,
             birth: None,
@@ -150,15 +151,9 @@ impl Announcer {
         };
         let content = (!withdraws).then_some(&self.announcement);
         NewRecord {
-            partition: self.partition(),
+            partition: self.partition,
             ..mk_record(&self.key, content, headers)
         }
-    }
-
-    /// `None` if the log is to choose.
-    fn partition(&self) -> Option<PartitionId> {
-        self.believes_partitions
-            .map(|partitions| own_partition(&self.key, partitions))
     }
 }
 

@@ -10,12 +10,15 @@
 )]
 
 mod announcer;
+mod client;
 mod observer;
+pub mod property;
 mod records;
 mod world;
 
 pub use announcer::Announcer;
-pub use observer::Observer;
+pub use client::{Answer, Client};
+pub use observer::{History, Observer, Settings};
 pub use records::*;
 pub use world::{Sim, count, kind_of};
 

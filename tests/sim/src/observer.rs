@@ -12,33 +12,77 @@ use waypost_core::{
     Record, RecordKind, Topic,
 };
 use waypost_fold::{
-    Access, ConfigFold, ControlFold, Fold, FoldEvent, FoldSettings, Keeper, KeeperSettings,
-    Loading, Logs, Outcome,
+    Access, ConfigFold, Fold, FoldEvent, FoldSettings, Keeper, KeeperSettings, Loading, Logs,
+    Outcome, Replica, ReplicaSettings, Request,
 };
 use waypost_log::MemoryLog;
+use waypost_log::limits::DELETE_RETENTION;
 
 /// After how long a tick that the log has not taken is given up.
 const TICK_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Whether an Observer remembers everything that it was told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum History {
+    /// Every event and outcome.
+    #[default]
+    Kept,
+    /// Nothing: there are very many cases.
+    Forgotten,
+}
+
+/// What an Observer is started with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether it writes.
+    pub access: Access,
+    /// Log time that a log must have before its emptiness means anything.
+    pub newborn_grace: Duration,
+    /// How long the log keeps tombstones (`delete.retention.ms`).
+    pub tombstones_kept: Duration,
+    /// Bounds of the time-to-live.
+    pub fold: FoldSettings,
+    /// Whether tests may ask what happened.
+    pub history: History,
+}
+
+impl Default for Settings {
+    /// Takes a young log at its word.
+    fn default() -> Self {
+        Self {
+            access: Access::ReadWrite,
+            newborn_grace: Duration::ZERO,
+            tombstones_kept: DELETE_RETENTION,
+            fold: FoldSettings::default(),
+            history: History::Kept,
+        }
+    }
+}
 
 /// One Observer: what it has read, what it serves, what it writes.
 #[derive(Debug)]
 pub struct Observer {
     log: MemoryLog,
     readers: Vec<Followed>,
-    fold: Fold,
-    config: ConfigFold,
-    control: ControlFold,
-    /// Its decisions.
-    pub keeper: Keeper,
-    loading: Loading,
+    replica: Replica,
     /// Everything that was ever told.
     pub events: Vec<FoldEvent>,
     outcomes: BTreeMap<(PartitionId, Offset), Outcome>,
     served: BTreeMap<InstanceKey, Bytes>,
+    /// How many differences the store took.
+    pub published: usize,
+    /// How many records it gave to the log, ticks aside.
+    pub written: u64,
+    /// How often it has read a topic again.
+    pub replays: u64,
+    history: History,
     running: bool,
+    ticks_to_lose: usize,
     loses_expires: bool,
     lost_expires: usize,
     in_flight: Vec<InFlight>,
+    /// Records that are to be looked at, with the next step.
+    asked: Vec<(Topic, PartitionId, Offset)>,
     blocked: BTreeSet<PartitionId>,
 }
 
@@ -65,10 +109,16 @@ impl std::fmt::Debug for InFlight {
 }
 
 impl Observer {
-    pub(crate) fn new(log: MemoryLog, id: KeeperId, access: Access) -> Self {
-        let settings = KeeperSettings {
-            access,
-            ..KeeperSettings::default()
+    pub(crate) fn new(log: MemoryLog, id: KeeperId, settings: Settings) -> Self {
+        let history = settings.history;
+        let settings = ReplicaSettings {
+            fold: settings.fold,
+            keeper: KeeperSettings {
+                access: settings.access,
+                ..KeeperSettings::default()
+            },
+            newborn_grace: settings.newborn_grace,
+            tombstones_kept: settings.tombstones_kept,
         };
         let follow = |topic| Followed {
             topic,
@@ -78,18 +128,20 @@ impl Observer {
         Self {
             readers: Topic::ALL.map(follow).into(),
             log,
-            fold: Fold::new(FoldSettings::default()),
-            config: ConfigFold::new(),
-            control: ControlFold::new(),
-            keeper: Keeper::new(id, settings),
-            loading: Loading::new(&Topic::ALL, Duration::ZERO),
+            replica: Replica::new(id, settings),
             events: Vec::new(),
             outcomes: BTreeMap::new(),
             served: BTreeMap::new(),
+            published: 0,
+            written: 0,
+            replays: 0,
+            history,
             running: true,
+            ticks_to_lose: 0,
             loses_expires: false,
             lost_expires: 0,
             in_flight: Vec::new(),
+            asked: Vec::new(),
             blocked: BTreeSet::new(),
         }
     }
@@ -115,6 +167,11 @@ impl Observer {
         self.loses_expires = loses;
     }
 
+    /// So many of the next ticks that it writes never reach the log.
+    pub fn lose_ticks(&mut self, ticks: usize) {
+        self.ticks_to_lose = ticks;
+    }
+
     /// How many did not.
     #[must_use]
     pub fn lost_expires(&self) -> usize {
@@ -131,27 +188,34 @@ impl Observer {
         self.blocked.clear();
     }
 
+    /// Everything it knows.
+    #[must_use]
+    pub fn replica(&self) -> &Replica {
+        &self.replica
+    }
+
     /// What it knows of the announcements.
     #[must_use]
     pub fn fold(&self) -> &Fold {
-        &self.fold
-    }
-
-    /// The same, for a test that feeds it by hand.
-    pub fn fold_mut(&mut self) -> &mut Fold {
-        &mut self.fold
+        self.replica.logs().announcements
     }
 
     /// What it knows of the config topic.
     #[must_use]
     pub fn config(&self) -> &ConfigFold {
-        &self.config
+        self.replica.logs().config
     }
 
     /// What its start still waits for.
     #[must_use]
     pub fn loading(&self) -> &Loading {
-        &self.loading
+        self.replica.loading()
+    }
+
+    /// Its decisions.
+    #[must_use]
+    pub fn keeper(&self) -> &Keeper {
+        self.replica.keeper()
     }
 
     /// What became of the record at a place of the announcements.
@@ -163,17 +227,13 @@ impl Observer {
     /// All of its folds.
     #[must_use]
     pub fn logs(&self) -> Logs<'_> {
-        Logs {
-            announcements: &self.fold,
-            config: &self.config,
-            control: &self.control,
-        }
+        self.replica.logs()
     }
 
     /// Whether its tick was the last one read in partition 0.
     #[must_use]
     pub fn is_keeper(&self) -> bool {
-        self.keeper.is_keeper(&self.logs())
+        self.keeper().is_keeper(&self.logs())
     }
 
     /// Whether it serves an instance.
@@ -182,10 +242,22 @@ impl Observer {
         self.served.contains_key(key)
     }
 
+    /// What it answers with; `None` while it says that it cannot answer yet, or nothing.
+    #[must_use]
+    pub fn answer(&self) -> Option<&BTreeMap<InstanceKey, Bytes>> {
+        (self.running && self.loading().is_loaded()).then_some(&self.served)
+    }
+
     /// The content of an instance, as served.
     #[must_use]
     pub fn served_value(&self, key: &InstanceKey) -> Option<&Bytes> {
         self.served.get(key)
+    }
+
+    /// Everything served.
+    #[must_use]
+    pub fn served(&self) -> &BTreeMap<InstanceKey, Bytes> {
+        &self.served
     }
 
     /// Every instance served.
@@ -197,12 +269,12 @@ impl Observer {
     /// The digest of each partition.
     #[must_use]
     pub fn digests(&self) -> Vec<u64> {
-        self.fold.partitions().map(|p| p.digest).collect()
+        self.fold().partitions().map(|p| p.digest).collect()
     }
 
     /// What it was told of changes adds up to what the fold holds.
     pub fn assert_served_is_held(&self) {
-        let held: BTreeMap<_, _> = self.fold.iter().map(|v| (v.key, v.value)).collect();
+        let held: BTreeMap<_, _> = self.fold().iter().map(|v| (v.key, v.value)).collect();
         assert_eq!(self.served, held);
     }
 
@@ -211,6 +283,7 @@ impl Observer {
         if !self.running {
             return;
         }
+        self.look(now);
         // What it decides before it reads must be safe, too: it may just have been asleep.
         self.write(now);
         self.read(now);
@@ -221,8 +294,33 @@ impl Observer {
     pub fn read(&mut self, now: Duration) {
         for index in 0..self.readers.len() {
             while let Some(event) = self.next_event(index) {
-                self.on_event(self.readers[index].topic, event, now);
+                let topic = self.readers[index].topic;
+                let mut events = Vec::new();
+                let (outcomes, history) = (&mut self.outcomes, self.history);
+                let mut heard = |record: &Record, outcome: &Outcome| {
+                    if topic == Topic::Announcements && history == History::Kept {
+                        let place = (record.partition, record.offset);
+                        outcomes.insert(place, outcome.clone());
+                    }
+                };
+                self.replica
+                    .on_event(topic, &event, now, &mut events, &mut heard);
+                self.take(events);
+                self.perform_all(now);
             }
+        }
+    }
+
+    /// Answers what the replica asked of single records.
+    fn look(&mut self, now: Duration) {
+        for (topic, partition, offset) in std::mem::take(&mut self.asked) {
+            let found = self.log.read_at(topic, partition, offset).now_or_never();
+            let found = found.expect("the log in memory answers at once");
+            let mut events = Vec::new();
+            self.replica
+                .on_read_at(topic, partition, offset, found, now, &mut events);
+            self.take(events);
+            self.perform_all(now);
         }
     }
 
@@ -246,105 +344,75 @@ impl Observer {
         }
     }
 
-    fn on_event(&mut self, topic: Topic, event: ReadEvent, now: Duration) {
-        match event {
-            ReadEvent::Partitions(count) => {
-                self.loading.on_partitions(topic, count);
-                match topic {
-                    Topic::Announcements => self.fold.set_partitions(count),
-                    Topic::Config => self.config.set_partitions(count),
-                    Topic::Control => self.control.set_partitions(count),
-                }
-            }
-            ReadEvent::Bounds { partition, end, .. } => self.on_end(topic, partition, end, now),
-            ReadEvent::Records(records) => self.on_records(topic, &records, now),
-            ReadEvent::CaughtUp {
-                partition,
-                position,
-            } => {
-                match topic {
-                    Topic::Announcements => self.fold.advance_to(partition, position),
-                    Topic::Config => self.config.advance_to(partition, position),
-                    Topic::Control => self.control.advance_to(partition, position),
-                }
-                self.loading.on_position(topic, partition, position, now);
-                self.on_end(topic, partition, position, now);
-            }
-            ReadEvent::OutOfRange { .. } | ReadEvent::Unavailable(_) | ReadEvent::Available => {}
-        }
-    }
-
-    fn on_end(&mut self, topic: Topic, partition: PartitionId, end: Offset, now: Duration) {
-        self.loading.on_end(topic, partition, end);
-        let logs = Logs {
-            announcements: &self.fold,
-            config: &self.config,
-            control: &self.control,
-        };
-        self.keeper.on_end(topic, partition, end, &logs, now);
-    }
-
-    fn on_records(&mut self, topic: Topic, records: &[Record], now: Duration) {
-        let mut events = Vec::new();
-        for record in records {
-            match topic {
-                Topic::Announcements => {
-                    let outcome = self.fold.apply(record, &mut events);
-                    let place = (record.partition, record.offset);
-                    self.outcomes.insert(place, outcome);
-                }
-                Topic::Config => {
-                    self.config.apply(record, &mut events);
-                }
-                Topic::Control => {
-                    self.control.apply(record, &mut events);
-                }
-            }
-            let position = record.offset.next();
-            self.loading
-                .on_position(topic, record.partition, position, now);
-        }
-        self.loading.on_log_time(self.fold.clock().log_time_min());
+    fn take(&mut self, events: Vec<FoldEvent>) {
         for event in events {
-            self.take(event, now);
-        }
-    }
-
-    fn take(&mut self, event: FoldEvent, now: Duration) {
-        match &event {
-            FoldEvent::Live { key, value } => {
-                self.served.insert(key.clone(), value.clone());
+            match &event {
+                FoldEvent::Live { key, value } => {
+                    let before = self.served.insert(key.clone(), value.clone());
+                    self.published += usize::from(before.as_ref() != Some(value));
+                }
+                FoldEvent::Gone { key, .. } => {
+                    let before = self.served.remove(key);
+                    self.published += usize::from(before.is_some());
+                }
+                FoldEvent::Replayed { .. } => self.replays += 1,
+                _ => {}
             }
-            FoldEvent::Gone { key, .. } => {
-                self.served.remove(key);
+            if self.history == History::Kept {
+                self.events.push(event);
             }
-            FoldEvent::Ticked(tick) => self.keeper.on_tick(tick, now),
-            _ => {}
         }
-        self.events.push(event);
     }
 
     fn write(&mut self, now: Duration) {
-        let logs = Logs {
-            announcements: &self.fold,
-            config: &self.config,
-            control: &self.control,
-        };
-        let due = self.keeper.due(now, &logs);
-        for record in due {
-            if self.loses_expires && record.headers.kind == RecordKind::Expire {
-                self.lost_expires += 1;
-                self.keeper.on_settled(&record);
-                continue;
-            }
-            let (log, appended) = (self.log.clone(), record.clone());
-            self.in_flight.push(InFlight {
-                since: now,
-                record,
-                append: Box::pin(async move { log.append(appended).await }),
-            });
+        for request in self.replica.due(now) {
+            self.perform(request, now);
         }
         self.settle(now);
+    }
+
+    fn perform_all(&mut self, now: Duration) {
+        for request in self.replica.take_requests() {
+            self.perform(request, now);
+        }
+    }
+
+    fn perform(&mut self, request: Request, now: Duration) {
+        match request {
+            Request::Append(record) => self.append(*record, now),
+            Request::ReadAt {
+                topic,
+                partition,
+                offset,
+            } => self.asked.push((topic, partition, offset)),
+            Request::ReadAgain(topic) => {
+                let mut readers = self.readers.iter_mut();
+                let followed = readers.find(|followed| followed.topic == topic);
+                let followed = followed.expect("every topic is followed");
+                followed.reader = open(&self.log, topic, &[]);
+                followed.held_back.clear();
+            }
+        }
+    }
+
+    fn append(&mut self, record: NewRecord, now: Duration) {
+        if self.loses_expires && record.headers.kind == RecordKind::Expire {
+            self.lost_expires += 1;
+            self.replica.on_settled(&record);
+            return;
+        }
+        if record.headers.kind == RecordKind::Tick && self.ticks_to_lose > 0 {
+            self.ticks_to_lose -= 1;
+            self.replica.on_settled(&record);
+            return;
+        }
+        self.written += u64::from(record.headers.kind != RecordKind::Tick);
+        let (log, appended) = (self.log.clone(), record.clone());
+        self.in_flight.push(InFlight {
+            since: now,
+            record,
+            append: Box::pin(async move { log.append(appended).await }),
+        });
     }
 
     /// Looks after what is on its way to the log.
@@ -354,7 +422,7 @@ impl Observer {
             let given_up =
                 one.record.delivery == Delivery::Tick && now - one.since >= TICK_PATIENCE;
             if given_up || (&mut one.append).now_or_never().is_some() {
-                self.keeper.on_settled(&one.record);
+                self.replica.on_settled(&one.record);
             } else {
                 rest.push(one);
             }

@@ -13,10 +13,13 @@ use waypost_log::limits::DELETE_RETENTION;
 use waypost_log::memory::CompactionRules;
 use waypost_log::{Clock as _, ManualClock, MemoryLog};
 
-use crate::{Announcer, Observer};
+use crate::{Announcer, Client, Observer, Settings, TTL_S};
 
 /// The grain of time, where a test asks for no other.
 const STEP: Duration = Duration::from_millis(100);
+
+/// Three of the longest time-to-live in use, seconds.
+const COMPACTION_LAG_S: u64 = 3 * TTL_S;
 
 /// What the log's clock shows at first.
 const START: Timestamp = Timestamp(1_800_000_000_000);
@@ -30,6 +33,10 @@ pub struct Sim {
     pub observers: Vec<Observer>,
     /// Announcers by number.
     pub announcers: Vec<Announcer>,
+    /// Clients by number.
+    pub clients: Vec<Client>,
+    /// What new Observers are started with.
+    pub settings: Settings,
     /// The grain of time.
     pub step: Duration,
     now: Duration,
@@ -51,6 +58,8 @@ impl Sim {
             log: MemoryLog::new(partitions, ManualClock::new(START)),
             observers: Vec::new(),
             announcers: Vec::new(),
+            clients: Vec::new(),
+            settings: Settings::default(),
             step: STEP,
             now: Duration::ZERO,
         }
@@ -64,12 +73,26 @@ impl Sim {
 
     /// Adds an Observer with this keeper id and returns its number.
     pub fn observe(&mut self, id: u64) -> usize {
-        self.observe_as(id, Access::ReadWrite)
+        self.observers.push(self.mk_observer(id));
+        self.observers.len() - 1
     }
 
     /// Adds an Observer that writes nothing and returns its number.
     pub fn observe_read_only(&mut self, id: u64) -> usize {
-        self.observe_as(id, Access::ReadOnly)
+        let observer = self.mk_reader(id);
+        self.observers.push(observer);
+        self.observers.len() - 1
+    }
+
+    /// An Observer is killed and started again, as another keeper and without anything it knew.
+    pub fn restart(&mut self, number: usize, id: u64) {
+        self.observers[number] = self.mk_observer(id);
+    }
+
+    /// Adds a client of an Observer and returns its number.
+    pub fn connect(&mut self, observer: usize) -> usize {
+        self.clients.push(Client::new(observer));
+        self.clients.len() - 1
     }
 
     /// Adds a process that announces `key` from now on and returns its number.
@@ -115,6 +138,22 @@ impl Sim {
         for observer in &mut self.observers {
             observer.step(self.now);
         }
+        for client in &mut self.clients {
+            client.step(&self.observers[client.observer]);
+        }
+    }
+
+    /// Every partition of the announcements gets a leader whose clock is so much ahead.
+    pub fn move_leaders(&self, ahead_ms: i64) {
+        let count = self
+            .log
+            .partition_count(Topic::Announcements)
+            .now_or_never();
+        let count = count.expect("it does not wait").expect("it is known");
+        for partition in (0..count).map(PartitionId) {
+            self.log
+                .move_leader(Topic::Announcements, partition, ahead_ms);
+        }
     }
 
     /// Every leader's clock is set, back too.
@@ -145,7 +184,7 @@ impl Sim {
     /// An Observer without a past, that reads the log as it is now.
     #[must_use]
     pub fn replayer(&self) -> Observer {
-        let mut observer = self.mk_observer(u64::MAX, Access::ReadOnly);
+        let mut observer = self.mk_reader(u64::MAX);
         observer.read(self.now);
         observer
     }
@@ -184,13 +223,32 @@ impl Sim {
         assert!(digests.len() <= 1, "{digests:?}");
     }
 
-    fn observe_as(&mut self, id: u64, access: Access) -> usize {
-        self.observers.push(self.mk_observer(id, access));
-        self.observers.len() - 1
+    /// The end of every scenario: what compaction leaves is what the fold came to. Lets time pass until
+    /// everything that happened so far may be compacted, compacts, and compares everybody who runs with
+    /// an Observer that knows only what is left.
+    pub fn finish(&mut self) {
+        self.step = Duration::from_millis(500);
+        self.run_s(COMPACTION_LAG_S);
+        self.compact(Duration::from_secs(COMPACTION_LAG_S));
+        self.assert_agreed();
+        let replayer = self.replayer();
+        replayer.assert_served_is_held();
+        for observer in self.observers.iter().filter(|o| o.is_running()) {
+            assert_eq!(observer.served(), replayer.served(), "after compaction");
+            assert_eq!(observer.digests(), replayer.digests(), "after compaction");
+        }
     }
 
-    fn mk_observer(&self, id: u64, access: Access) -> Observer {
-        Observer::new(self.log.clone(), KeeperId(id), access)
+    fn mk_reader(&self, id: u64) -> Observer {
+        let settings = Settings {
+            access: Access::ReadOnly,
+            ..self.settings
+        };
+        Observer::new(self.log.clone(), KeeperId(id), settings)
+    }
+
+    fn mk_observer(&self, id: u64) -> Observer {
+        Observer::new(self.log.clone(), KeeperId(id), self.settings)
     }
 }
 

@@ -106,13 +106,19 @@ impl MemoryLog {
         self.change(|state, _| state.faults.duplicates = appends);
     }
 
-    /// Forgets everything at or above `end`: an unclean leader election. Readers that stand above
-    /// it are out of range; others notice nothing.
+    /// Forgets everything at or above `end`, and no leader's epoch tells: a broker whose disk was put
+    /// back. Readers that stand above the end when they look are out of range; others notice nothing.
     pub fn truncate(&self, topic: Topic, partition: PartitionId, end: Offset) {
+        self.change_partition(topic, partition, |state| state.truncate(end));
+    }
+
+    /// Forgets everything at or above `end`: an unclean leader election. Readers that stand above it
+    /// are out of range, however much was appended before they look, since the new leader's epoch
+    /// began below them.
+    pub fn elect_uncleanly(&self, topic: Topic, partition: PartitionId, end: Offset) {
         self.change_partition(topic, partition, |state| {
-            state.records_by_offset.split_off(&end);
-            state.horizons_by_offset.split_off(&end);
-            state.end = state.end.min(end);
+            state.truncate(end);
+            state.epochs.push(state.end);
         });
     }
 
@@ -154,5 +160,13 @@ impl MemoryLog {
                 change(partition);
             }
         });
+    }
+}
+
+impl PartitionState {
+    fn truncate(&mut self, end: Offset) {
+        self.records_by_offset.split_off(&end);
+        self.horizons_by_offset.split_off(&end);
+        self.end = self.end.min(end);
     }
 }

@@ -39,6 +39,8 @@ enum Reach {
 struct Cursor {
     partition: PartitionId,
     position: Offset,
+    /// How many of the leaders' epochs it has heard of; `None` before it has read anything.
+    epochs_heard: Option<usize>,
     bounds_at: Option<Timestamp>,
     standing: Standing,
 }
@@ -115,6 +117,7 @@ impl MemoryReader {
                 .start_by_partition
                 .remove(&partition)
                 .unwrap_or_default(),
+            epochs_heard: None,
             bounds_at: None,
             standing: Standing::Reading,
         });
@@ -162,7 +165,10 @@ impl Cursor {
         if self.standing == Standing::OutOfRange {
             return None;
         }
-        if self.position < state.start || self.position > state.end {
+        let heard = self.epochs_heard.replace(state.epochs.len());
+        let new = state.epochs.get(heard.unwrap_or(usize::MAX)..);
+        let is_cut = new.is_some_and(|ends| ends.iter().any(|end| *end < self.position));
+        if is_cut || self.position < state.start || self.position > state.end {
             return self.give_up();
         }
         if self.position == state.end {

@@ -20,6 +20,8 @@ pub(super) struct PartitionState {
     pub(super) start: Offset,
     pub(super) end: Offset,
     pub(super) records_by_offset: BTreeMap<Offset, Record>,
+    /// The ends at which its leaders began, where an election lost records that readers hear of.
+    pub(super) epochs: Vec<Offset>,
     /// By how much its leader's clock is ahead of the log's, milliseconds.
     pub(super) leader_ahead_ms: i64,
     /// From when on a tombstone may be removed; set when the cleaner first meets it (KIP-534).

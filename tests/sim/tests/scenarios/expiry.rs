@@ -8,23 +8,31 @@ use waypost_fold::{FoldEvent, GoneCause, Outcome, VoidReason};
 use waypost_log::memory::Pause;
 
 use waypost_sim::{
-    Observer, Sim, TTL_S, count, expire, mk_announcement, mk_key, mk_record, order, own_partition,
+    Observer, Sim, TTL_S, count, expire, mk_announcement, mk_key, mk_keys, mk_record, order,
+    own_partition,
 };
 
 fn is_expired(event: &FoldEvent) -> bool {
     matches!(event, FoldEvent::Gone { cause, .. } if *cause == GoneCause::Expired)
 }
 
-fn keys(count: usize) -> Vec<InstanceKey> {
-    (0..count)
-        .map(|i| mk_key("greeter", &format!("h{i}")))
-        .collect()
+fn announce_all(sim: &mut Sim, keys: &[InstanceKey]) {
+    for (i, key) in keys.iter().enumerate() {
+        sim.announce(i as u64, key);
+    }
+}
+
+/// Log time of every partition, as every Observer knows it.
+fn log_times(sim: &Sim) -> Vec<i64> {
+    let folds = sim.observers.iter().map(Observer::fold);
+    let views = folds.flat_map(|fold| fold.partitions().collect::<Vec<_>>());
+    views.map(|view| view.log_time.0).collect()
 }
 
 #[test]
 fn s01_an_observer_that_was_stopped_expires_nobody_on_its_own_account() {
     for others in [0, 2] {
-        let keys = keys(20);
+        let keys = mk_keys(20);
         let all: Vec<_> = keys.iter().collect();
         let mut sim = Sim::new(2);
         sim.observe(1);
@@ -58,7 +66,7 @@ fn s01_an_observer_that_was_stopped_expires_nobody_on_its_own_account() {
 
 #[test]
 fn s03_a_log_that_took_nothing_for_an_hour_expires_nobody() {
-    let keys = keys(20);
+    let keys = mk_keys(20);
     let all: Vec<_> = keys.iter().collect();
     let mut sim = Sim::new(2);
     sim.observe(1);
@@ -81,6 +89,44 @@ fn s03_a_log_that_took_nothing_for_an_hour_expires_nobody() {
         view.heartbeat_age < Duration::from_secs(11),
         "heartbeats follow"
     );
+}
+
+#[test]
+fn s02_a_leader_whose_clock_is_an_hour_ahead_expires_nobody_and_the_dead_leave() {
+    let keys = mk_keys(6);
+    let mut sim = Sim::new(2);
+    sim.observe(1);
+    sim.observe(2);
+    sim.run_s(10);
+    announce_all(&mut sim, &keys);
+    sim.run_s(40);
+    let client = sim.connect(1);
+    sim.run_s(1);
+    for ahead_ms in [3_600_000, 0] {
+        sim.move_leaders(ahead_ms);
+        sim.run_s(2 * TTL_S);
+        assert_eq!(sim.expires(), [], "{ahead_ms} ms ahead");
+        // Born by the clock of the leader there is, and replaced under the next.
+        let first = sim.announcers.len() - 1;
+        sim.announcers[first].stop();
+        let restarted = sim.announce(100 + first as u64, &keys[5]);
+        sim.announcers[restarted].announcement.hostname = format!("host-{ahead_ms}");
+        let took_s = sim.run_until("it is accepted", 2 * TTL_S, |sim| {
+            let value = sim.announcers[restarted].value();
+            let mut observers = sim.observers.iter();
+            observers.all(|o| o.served_value(&keys[5]) == Some(&value))
+        });
+        assert!(ahead_ms == 0 || took_s < 1, "born later: at once");
+    }
+    assert_eq!(sim.clients[client].removals, []);
+    sim.move_leaders(3_600_000);
+    sim.announcers[0].stop();
+    sim.run_s(3);
+    sim.move_leaders(0);
+    sim.announcers[1].stop();
+    let rest: Vec<_> = keys[2..].iter().collect();
+    sim.run_until("the dead leave", 2 * TTL_S, |sim| sim.all_serve(&rest));
+    sim.finish();
 }
 
 #[test]
@@ -111,7 +157,7 @@ fn s04_an_expire_whose_evidence_is_older_than_a_heartbeat_is_void() {
 #[test]
 fn s18_five_observers_see_a_death_while_the_keeper_is_killed() {
     for killed_after_s in (18..=36).step_by(3) {
-        let keys = keys(3);
+        let keys = mk_keys(3);
         let mut sim = Sim::new(3);
         for id in 1..=5 {
             sim.observe(id * 1000);
@@ -190,9 +236,60 @@ fn s21_an_announcer_that_was_stopped_past_its_ttl_is_back_with_its_next_beat() {
 }
 
 #[test]
+fn s25_too_few_replicas_for_a_minute_and_log_time_stands() {
+    let keys = mk_keys(10);
+    let all: Vec<_> = keys.iter().collect();
+    let mut sim = Sim::new(2);
+    sim.observe(1);
+    sim.observe(2);
+    sim.run_s(10);
+    announce_all(&mut sim, &keys);
+    sim.run_s(50);
+    let client = sim.connect(0);
+    sim.run_s(1);
+    let before = log_times(&sim);
+    sim.log
+        .pause_appends(Pause::Refuse("NOT_ENOUGH_REPLICAS".to_owned()));
+    sim.run_s(60);
+    assert_eq!(log_times(&sim), before);
+    sim.log.resume();
+    sim.run_s(2 * TTL_S);
+    assert_eq!(sim.expires(), []);
+    assert!(sim.all_serve(&all));
+    assert_eq!(sim.clients[client].removals, []);
+    sim.finish();
+}
+
+#[test]
+fn s28_a_death_before_the_broker_clock_goes_back_is_one_everywhere() {
+    // Whatever of the ticks and of the announcement is left when the new Observer reads.
+    for lag_s in [0, 10, 30, 60] {
+        for died_before_s in [0, 5, 20] {
+            let keys = mk_keys(2);
+            let mut sim = Sim::new(1);
+            sim.observe(1);
+            sim.run_s(10);
+            announce_all(&mut sim, &keys);
+            sim.run_s(60);
+            sim.announcers[0].stop();
+            sim.run_s(died_before_s);
+            sim.jump_broker_clock(-40_000);
+            sim.run_until("it leaves", 2 * TTL_S, |sim| sim.all_serve(&[&keys[1]]));
+            sim.compact(Duration::from_secs(lag_s));
+            let replayer = sim.replayer();
+            assert!(!replayer.serves(&keys[0]), "lag {lag_s} s");
+            sim.observe(2);
+            sim.run_s(5);
+            assert!(sim.all_serve(&[&keys[1]]), "lag {lag_s} s");
+            sim.finish();
+        }
+    }
+}
+
+#[test]
 fn a_broker_clock_that_jumps_expires_nobody_and_the_dead_all_the_same() {
     for jump_ms in [3_600_000, -3_600_000] {
-        let keys = keys(2);
+        let keys = mk_keys(2);
         let mut sim = Sim::new(1);
         sim.observe(1);
         sim.run_s(10);

@@ -163,7 +163,7 @@ fn records_delivered_twice_are_read_once() {
     sim.run_s(1);
     let record = sim.log.records(Topic::Announcements).pop().unwrap();
     let mut events = Vec::new();
-    let outcome = sim.observers[0].fold_mut().apply(&record, &mut events);
+    let outcome = sim.observers[0].fold().clone().apply(&record, &mut events);
     assert_eq!((outcome, events), (Outcome::AlreadyRead, vec![]));
 }
 

@@ -65,7 +65,7 @@ fn another_takes_over_after_three_missed_ticks_and_one_of_two_stops() {
     sim.run_s(30);
     let keepers = |sim: &Sim| {
         let roles = sim.observers.iter().filter(|o| o.is_running());
-        roles.filter(|o| o.keeper.role() == Role::Ticking).count()
+        roles.filter(|o| o.keeper().role() == Role::Ticking).count()
     };
     assert_eq!(keepers(&sim), 1);
     let first = sim.observers.iter().position(Observer::is_keeper).unwrap();
@@ -102,18 +102,18 @@ fn of_two_that_tick_the_larger_id_stops() {
     tick.headers.as_mut().unwrap().keeper = Some(KeeperId(1));
     append_again(&mut sim, &tick);
     sim.run_s(1);
-    assert_eq!(sim.observers[0].keeper.role(), Role::Standby);
+    assert_eq!(sim.observers[0].keeper().role(), Role::Standby);
     tick.headers.as_mut().unwrap().keeper = Some(KeeperId(200));
     sim.run_s(6);
     assert_eq!(
-        sim.observers[0].keeper.role(),
+        sim.observers[0].keeper().role(),
         Role::Ticking,
         "nobody else does"
     );
     append_again(&mut sim, &tick);
     sim.run_s(1);
     assert_eq!(
-        sim.observers[0].keeper.role(),
+        sim.observers[0].keeper().role(),
         Role::Ticking,
         "a larger id is no reason"
     );
@@ -129,8 +129,8 @@ fn a_read_only_observer_writes_nothing() {
     assert_eq!(sim.expires(), []);
     let observer = &sim.observers[0];
     let place = (Topic::Announcements, PartitionId(0));
-    assert_eq!(observer.keeper.nudge(place, &observer.logs()), None);
-    assert_eq!(observer.keeper.role(), Role::Follower);
+    assert_eq!(observer.keeper().nudge(place, &observer.logs()), None);
+    assert_eq!(observer.keeper().role(), Role::Follower);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn one_tick_is_in_flight_per_partition() {
     sim.observe(1);
     sim.run_s(10);
     let observer = &mut sim.observers[0];
-    let mut keeper = observer.keeper.clone();
+    let mut keeper = observer.keeper().clone();
     let logs = observer.logs();
     let mut now = Duration::from_secs(10);
     let mut due = |keeper: &mut Keeper, seconds: u64| {
@@ -191,10 +191,10 @@ fn who_wakes_up_believes_no_end_from_before_its_sleep() {
     assert!(sim.observers[1 - sleeper].is_keeper());
     let now = sim.now();
     let observer = &mut sim.observers[sleeper];
-    let mut keeper = observer.keeper.clone();
+    let mut keeper = observer.keeper().clone();
     assert_eq!(keeper.due(now, &observer.logs()), []);
     observer.read(now);
-    assert_ne!(observer.keeper.clone().due(now, &observer.logs()), []);
+    assert_ne!(observer.keeper().clone().due(now, &observer.logs()), []);
 }
 
 #[test]
@@ -206,9 +206,9 @@ fn an_expire_waits_until_the_end_was_reported_after_the_tick() {
     sim.run_s(60);
     sim.announcers[announcer].stop();
     let is_overdue = |o: &Observer| o.fold().partitions().any(|p| p.overdue > 0);
-    let mut keeper = sim.observers[0].keeper.clone();
+    let mut keeper = sim.observers[0].keeper().clone();
     while !is_overdue(&sim.observers[0]) {
-        keeper = sim.observers[0].keeper.clone();
+        keeper = sim.observers[0].keeper().clone();
         sim.step();
     }
     // This one has read the tick, and knows of no end since.
@@ -235,7 +235,7 @@ fn an_end_that_was_reported_long_ago_says_nothing() {
     sim.observe(1);
     sim.run_s(10);
     let observer = &sim.observers[0];
-    let mut keeper = observer.keeper.clone();
+    let mut keeper = observer.keeper().clone();
     let mut last = Duration::ZERO;
     for tenth in 1..300 {
         let since = Duration::from_millis(100 * tenth);
@@ -283,7 +283,7 @@ fn a_tick_of_another_log_is_void() {
     sim.run_s(1);
     let is_void = |e: &FoldEvent| matches!(e, FoldEvent::Void { reason, .. } if reason.as_str() == "other_log");
     assert_eq!(count(&sim.observers[0], is_void), 1);
-    assert_eq!(sim.observers[0].keeper.role(), Role::Ticking);
+    assert_eq!(sim.observers[0].keeper().role(), Role::Ticking);
 }
 
 #[test]

@@ -5,6 +5,9 @@
 
 mod expiry;
 mod faults;
+mod holding;
 mod keeper;
 mod order;
+mod partitions;
 mod property;
+mod replay;

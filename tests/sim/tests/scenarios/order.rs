@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
+use waypost_core::record::Evidence;
 use waypost_core::{Headers, LifeId, Offset, Timestamp};
 use waypost_fold::limits::GONE_KEYS_MAX;
 use waypost_fold::records::burial;
 use waypost_fold::{FoldEvent, GoneCause, Life, Outcome, RefusalReason, VoidReason};
 
+use waypost_log::memory::Acknowledgements;
 use waypost_sim::{
-    Sim, count, kind_of, mk_announcement, mk_key, mk_record, order, own_partition, purge,
-    withdrawal,
+    Sim, TTL_S, count, expire, kind_of, mk_announcement, mk_key, mk_record, order, own_partition,
+    purge, withdrawal,
 };
 
 const LAG: Duration = Duration::from_secs(15 * 60);
@@ -66,7 +68,7 @@ fn s05_a_refused_announcement_that_repeats_is_buried_at_most_once_per_ttl() {
     let mut sim = Sim::new(1);
     sim.observe(1);
     sim.run_s(10);
-    sim.append(withdrawal(&key, order(2, Some(i64::MAX), 1)));
+    sim.append(withdrawal(&key, order(2, Some(1_800_000_040_000), 1)));
     sim.announce(1, &key);
     sim.run_s(58);
     let records = sim.log.records(waypost_core::Topic::Announcements);
@@ -334,4 +336,114 @@ fn a_key_in_a_wrong_partition_is_served_counted_and_shown() {
     let value = waypost_proto::announcement::encode(&sim.announcers[right].announcement);
     assert_eq!(sim.observers[0].served_value(&key), Some(&value));
     sim.observers[0].assert_served_is_held();
+}
+
+#[test]
+fn s26_the_one_who_was_refused_takes_over_and_the_key_is_served_throughout() {
+    for lives_s in [1, 12, 25] {
+        for dies_after_s in [0, 3, 7] {
+            let key = mk_key("greeter", "a");
+            let mut sim = Sim::new(1);
+            sim.observe(1);
+            sim.observe(2);
+            sim.run_s(10);
+            let older = sim.announce(4, &key);
+            sim.run_s(10 + dies_after_s);
+            let later = sim.announce(6, &key);
+            sim.announcers[later].announcement.hostname = "host-6".to_owned();
+            sim.run_s(lives_s);
+            sim.announcers[later].stop();
+            let older_id = sim.announcers[older].id();
+            sim.run_until("the older takes over", 2 * TTL_S, |sim| {
+                let mut views = sim.observers.iter().map(|o| o.fold().find(&key));
+                views.all(|view| view.is_some_and(|view| view.life.id == Some(older_id)))
+            });
+            sim.run_s(60);
+            for observer in &sim.observers {
+                assert_eq!(count(observer, is_gone), 0);
+            }
+            sim.finish();
+        }
+    }
+}
+
+#[test]
+fn s26_an_expire_that_races_with_the_next_beat_of_the_refused_is_void() {
+    let key = mk_key("greeter", "a");
+    let mut sim = Sim::new(1);
+    sim.observe(1);
+    sim.run_s(10);
+    sim.announce(4, &key);
+    sim.run_s(5);
+    let later = sim.announce(6, &key);
+    sim.announcers[later].announcement.hostname = "host-6".to_owned();
+    sim.run_s(1);
+    sim.announcers[later].stop();
+    let life = order(6, None, 0);
+    for second in 0..2 * TTL_S {
+        let last_beat = sim.observers[0].fold().find(&key).unwrap();
+        let last_beat = last_beat.refusal.map_or(last_beat.offset, |r| r.offset);
+        let end = sim.end(own_partition(&key, 1));
+        // What was read last, and what was not yet.
+        for evidence in [last_beat, Offset(end.0 - 1)] {
+            sim.append(expire(&key, life, Evidence::At(evidence)));
+        }
+        sim.run_s(1);
+        assert!(sim.all_serve(&[&key]), "after {second} s");
+    }
+    sim.finish();
+}
+
+#[test]
+fn s27_what_compaction_left_of_a_refused_life_is_not_served_for_long() {
+    for is_watched in [true, false] {
+        let key = mk_key("greeter", "a");
+        let mut sim = Sim::new(1);
+        sim.observe(1);
+        sim.run_s(10);
+        let first = sim.announce(6, &key);
+        sim.run_s(5);
+        let second = sim.announce(7, &key);
+        sim.announcers[second].announcement.hostname = "host-7".to_owned();
+        // The last record is a heartbeat of the first, which is refused.
+        sim.run_s(7);
+        sim.announcers[second].stop();
+        sim.announcers[first].stop();
+        if !is_watched {
+            sim.observers.clear();
+        }
+        sim.run_s(4 * TTL_S);
+        sim.compact(Duration::from_secs(3 * TTL_S));
+        sim.observe(2);
+        sim.run_until("nothing is served", 2 * TTL_S, |sim| {
+            let mut observers = sim.observers.iter();
+            observers.all(|o| o.loading().is_loaded() && !o.serves(&key))
+        });
+        sim.finish();
+        assert!(sim.all_serve(&[]));
+    }
+}
+
+#[test]
+fn s29_who_never_heard_of_its_birth_does_not_withdraw_its_successor() {
+    let key = mk_key("greeter", "a");
+    let mut sim = Sim::new(1);
+    sim.observe(1);
+    sim.run_s(10);
+    sim.log.set_acknowledgements(Acknowledgements::Lost);
+    let old = sim.announce(1, &key);
+    sim.run_s(60);
+    sim.log.set_acknowledgements(Acknowledgements::Sent);
+    // Its successor is heard at once; itself it is not yet.
+    sim.announcers[old].is_deaf = true;
+    let new = sim.announce(2, &key);
+    sim.announcers[new].announcement.hostname = "host-2".to_owned();
+    sim.run_s(1);
+    sim.announcers[old].withdraw();
+    sim.run_s(120);
+    assert!(sim.all_serve(&[&key]));
+    assert_eq!(count(&sim.observers[0], is_gone), 0);
+    let view = sim.observers[0].fold().find(&key).unwrap();
+    assert_eq!(view.life.id, Some(sim.announcers[new].id()));
+    sim.finish();
 }
