@@ -10,6 +10,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "proto/waypost/v1/announcement.proto",
         "proto/waypost/v1/config.proto",
         "proto/waypost/v1/gateway.proto",
+        "proto/waypost/v1/snapshot.proto",
         "proto/indis/indis.proto",
     ];
     for file in files {

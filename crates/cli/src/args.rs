@@ -166,6 +166,15 @@ pub(crate) struct ObserverArgs {
     pub(crate) newborn_grace: Duration,
     #[command(flatten)]
     pub(crate) expiry: ExpiryArgs,
+    /// Where what is served is kept for a start while Kafka is away. [default: none, it is not kept]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// How often what is served is written to the directory.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration)]
+    pub(crate) snapshot_interval: Duration,
+    /// After how long without Kafka what the directory holds is served.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
+    pub(crate) serve_snapshot_after: Duration,
 }
 
 #[derive(Debug, Args)]

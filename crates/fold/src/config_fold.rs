@@ -129,6 +129,11 @@ impl ConfigFold {
         })
     }
 
+    /// The last record of every key, deletions included.
+    pub fn records(&self) -> impl Iterator<Item = (&ConfigKey, &Held)> {
+        self.by_key.iter()
+    }
+
     /// Every definition that exists.
     pub fn definitions(&self) -> impl Iterator<Item = (&DefinitionKey, &Definition)> {
         self.by_key
@@ -292,7 +297,7 @@ impl ConfigFold {
 
     /// Puts a record in its place and keeps what is bounded within its bounds: what was written
     /// longest ago is forgotten first.
-    fn hold(&mut self, key: ConfigKey, held: Held) {
+    pub(crate) fn hold(&mut self, key: ConfigKey, held: Held) {
         let (offset, is_live) = (held.offset, held.is_live());
         match (&key, is_live) {
             (ConfigKey::Journal(entry), true) => {

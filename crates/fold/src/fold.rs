@@ -244,6 +244,13 @@ impl Fold {
         self.standing().map(|(_, state)| state)
     }
 
+    /// The same for the copies in one partition.
+    pub(crate) fn standing_in(&self, partition: PartitionId) -> impl Iterator<Item = &KeyState> {
+        let partition = self.partitions.get(partition.0 as usize).into_iter();
+        let states = partition.flat_map(|partition| partition.keys.iter());
+        states.filter(|state| state.rank == Rank::Stands)
+    }
+
     fn standing(&self) -> impl Iterator<Item = (PartitionId, &KeyState)> {
         self.partitions.iter().flat_map(|partition| {
             partition

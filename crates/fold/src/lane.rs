@@ -244,6 +244,17 @@ impl<F: TopicFold> Lane<F> {
         clock.map_or(Offset(0), PartitionClock::position)
     }
 
+    /// Serves `fold`, which a snapshot holds, while the topic is read from its beginning.
+    pub(crate) fn restore(&mut self, fold: F) {
+        let fresh = std::mem::replace(&mut self.fold, fold);
+        self.replay = Some(Replay {
+            fold: fresh,
+            loading: Loading::new(&[self.topic], Duration::ZERO),
+            is_cut: false,
+            is_served: true,
+        });
+    }
+
     /// Reads the topic again from its beginning, into `fold`; what is served stays.
     pub(crate) fn begin_replay(&mut self, mut fold: F, cause: Discontinuity, is_served: bool) {
         let before = self.replay.as_ref();

@@ -182,6 +182,11 @@ impl Loading {
         self.restarted_at = now;
     }
 
+    /// What is there already is to be served, before everything was reached.
+    pub fn cut_short(&mut self) {
+        self.loaded = true;
+    }
+
     /// Whether everything was reached.
     #[must_use]
     pub fn is_loaded(&self) -> bool {

@@ -22,6 +22,7 @@ use crate::lane::{Doubts, Lane, Replayed};
 use crate::limits::TOMBSTONES_KEPT;
 use crate::loading::Loading;
 use crate::records;
+use crate::snapshot::Snapshot;
 use crate::topic_clock::TopicClock;
 use doubt::Questions;
 
@@ -120,6 +121,26 @@ impl Replica {
             renamed_at: Duration::ZERO,
             settings,
         }
+    }
+
+    /// Takes over what a snapshot holds, before anything was read. `events` gets all of it. It is
+    /// compared with what the log holds once that was read, as after any replay; served it is then, or
+    /// after [`Self::serve_snapshot`].
+    pub fn restore(&mut self, snapshot: &Snapshot, events: &mut Vec<FoldEvent>) {
+        let settings = self.settings.fold;
+        let (topic, instances) = (&snapshot.announcements, &snapshot.instances);
+        let announcements = Fold::from_snapshot(settings, topic, instances);
+        announcements.tell_all(events);
+        self.announcements.restore(announcements);
+        let config = ConfigFold::from_snapshot(&snapshot.config, &snapshot.records);
+        config.tell_all(events);
+        self.config.restore(config);
+    }
+
+    /// The log cannot be read in the time that an operator gives it: what the snapshot holds is
+    /// served from now on, and the log is read beside it.
+    pub fn serve_snapshot(&mut self) {
+        self.loading.cut_short();
     }
 
     /// One event of the topic's reader. `now` is any monotonic time; `events` gets what changed, and

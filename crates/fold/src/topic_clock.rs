@@ -102,6 +102,14 @@ impl TopicClock {
         self.partition(partition).on_end(end)
     }
 
+    /// Takes over what a snapshot says of another reading.
+    pub(crate) fn restore(&mut self, identity: Option<LogIdentity>, positions: &[Offset]) {
+        self.identity = identity;
+        for (partition, position) in (0..).map(PartitionId).zip(positions) {
+            self.advance_to(partition, *position);
+        }
+    }
+
     /// An identity that is no surprise: this Observer itself writes it.
     pub(crate) fn set_own_name(&mut self, name: Option<LogIdentity>) {
         self.own_name = name;

@@ -25,6 +25,7 @@ use crate::locator::{LoadGate, Locator};
 use crate::metrics::{Metrics, StreamMetrics};
 use crate::progress::Progress;
 use crate::settings::{LogWrites, Settings};
+use crate::snapshot::SnapshotSettings;
 
 /// Why an Observer did not start.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +64,7 @@ pub struct Observer {
     log: Arc<dyn AnnouncementLog>,
     clock: WallClock,
     start_check: Option<StartCheck>,
+    snapshot: Option<SnapshotSettings>,
     keeper_settings: KeeperSettings,
     listen_settings: ListenSettings,
 }
@@ -89,6 +91,7 @@ impl Observer {
             log,
             clock: WallClock::system(),
             start_check: None,
+            snapshot: None,
             keeper_settings: KeeperSettings {
                 access,
                 ..KeeperSettings::default()
@@ -109,6 +112,13 @@ impl Observer {
     #[must_use]
     pub fn with_start_check(mut self, check: StartCheck) -> Self {
         self.start_check = Some(check);
+        self
+    }
+
+    /// Keeps what is served on disk between two lives.
+    #[must_use]
+    pub fn with_snapshot(mut self, settings: SnapshotSettings) -> Self {
+        self.snapshot = Some(settings);
         self
     }
 
@@ -152,6 +162,7 @@ impl Observer {
             newborn_grace: self.settings.newborn_grace,
             expiry_window: self.settings.expiry_window,
             keeper_id,
+            snapshot: self.snapshot,
             keeper_settings: self.keeper_settings,
             progress: progress.clone(),
             readiness: readiness.clone(),
@@ -160,13 +171,8 @@ impl Observer {
             metrics: metrics.ingest.clone(),
             failed_tx: failed_tx.clone(),
         });
-        let gateway = Gateway::new(
-            self.log,
-            progress,
-            self.clock.clone(),
-            self.settings.log_writes,
-            metrics.gateway,
-        );
+        let (clock, writes) = (self.clock.clone(), self.settings.log_writes);
+        let gateway = Gateway::new(self.log, progress, clock, writes, metrics.gateway);
         let health = Health::new().await;
         let ads = mk_ads(&locator, &identifier, &metrics.streams, &self.clock);
         let services = health::services(&health, gateway)?;

@@ -13,6 +13,7 @@ mod kept;
 mod notices;
 mod question;
 mod readiness;
+mod snapshots;
 mod work;
 
 use std::collections::BTreeMap;
@@ -35,10 +36,12 @@ use crate::locator::LoadGate;
 use crate::metrics::IngestMetrics;
 use crate::named::NamedLines;
 use crate::progress::Progress;
+use crate::snapshot::SnapshotSettings;
 
 use follower::{Followed, Follower, pause_after};
 use freshness::Freshness;
 use readiness::LoadingTasks;
+use snapshots::Snapshots;
 use work::{Done, LogWork};
 
 pub use digests::{BucketAsked, DigestsView, PartitionTicks};
@@ -61,6 +64,8 @@ pub(crate) struct IngestParts {
     pub(crate) keeper_id: KeeperId,
     /// Whether and how often it writes.
     pub(crate) keeper_settings: KeeperSettings,
+    /// Where what is served is kept between two lives, if anywhere.
+    pub(crate) snapshot: Option<SnapshotSettings>,
     /// Who waits for what became of a record.
     pub(crate) progress: Progress,
     /// Told what is awaited and what is stale.
@@ -83,6 +88,7 @@ pub(crate) struct Ingest {
     replica: Replica,
     beat_interval: Duration,
     log_work: LogWork,
+    snapshots: Option<Snapshots>,
     freshness: Freshness,
     progress: Progress,
     verdicts: batch::HeldVerdicts,
@@ -155,6 +161,7 @@ impl Ingest {
             replica: Replica::new(parts.keeper_id, settings),
             beat_interval: BEAT_INTERVAL.min(parts.keeper_settings.tick_interval),
             log_work: LogWork::new(parts.log, parts.metrics.clone()),
+            snapshots: parts.snapshot.map(Snapshots::new),
             freshness: Freshness::default(),
             progress: parts.progress,
             verdicts: batch::HeldVerdicts::default(),
@@ -182,9 +189,11 @@ impl Ingest {
             () = stop.cancelled() => {}
             () = self.follow() => {}
         }
+        self.write_last_snapshot();
     }
 
     async fn follow(&mut self) {
+        self.restore_snapshot().await;
         if let Err(error) = self.check_start().await {
             self.fail(error).await;
         }
@@ -203,7 +212,10 @@ impl Ingest {
                 },
                 Some(question) = self.questions_rx.recv() => self.answer(question),
                 Some(done) = self.log_work.next() => self.on_done(done, &mut followers),
-                _ = beat.tick() => self.on_beat(&mut followers),
+                _ = beat.tick() => {
+                    self.on_beat(&mut followers);
+                    self.step_snapshot().await;
+                }
             }
         }
     }
@@ -236,8 +248,10 @@ impl Ingest {
     async fn answering_until<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
         loop {
+            let serves_at = self.serves_snapshot_at().map(|at| self.started + at);
             tokio::select! {
                 done = &mut work => return done,
+                () = sleep_until(serves_at) => self.serve_snapshot_if_due(),
                 Some(question) = self.questions_rx.recv() => self.answer(question),
             }
         }
@@ -363,6 +377,14 @@ impl Ingest {
     /// Any monotonic time.
     fn now(&self) -> Duration {
         self.started.elapsed()
+    }
+}
+
+/// Waits until then; for ever without a time.
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`app`] | builds the graph, binds, hands back what runs |
 //! | [`ingest`] | the one task from the log to the store, the keeper's driver included |
+//! | [`snapshot`] | what was served, on disk, for a start without the log |
 //! | [`locator`], [`render`] | store to resources (the only place where store and xDS meet) |
 //! | [`gateway`], [`progress`] | writing to the log for others, and hearing what became of it |
 //! | [`admin`], [`metrics`], [`health`] | read-only answers about all of it |
@@ -23,6 +24,8 @@ mod named;
 pub mod progress;
 pub mod render;
 pub mod settings;
+pub mod snapshot;
 
 pub use app::{FatalError, Observer, RunningObserver, StartCheck, StartError};
 pub use settings::{LogWrites, Settings};
+pub use snapshot::SnapshotSettings;

@@ -7,7 +7,7 @@ use waypost_log::kafka::KafkaSettings;
 use waypost_log::kafka::topics::{self, Severity, TopicsSpec};
 use waypost_observer::app::StartCheck;
 use waypost_observer::settings::LogKind;
-use waypost_observer::{LogWrites, Observer, Settings};
+use waypost_observer::{LogWrites, Observer, Settings, SnapshotSettings};
 
 use crate::args::ObserverArgs;
 use crate::exit::{Exit, Failure};
@@ -18,8 +18,16 @@ pub(crate) async fn run(args: ObserverArgs) -> Result<Exit, Failure> {
     let signals = super::install_signals()?;
     let kafka_settings = kafka::settings(&args.kafka, &args.topics)?;
     let log = kafka::open(&args.kafka, &args.topics)?;
-    let observer = Observer::new(mk_settings(&args), log)
-        .with_start_check(mk_start_check(kafka_settings))
+    let mut observer =
+        Observer::new(mk_settings(&args), log).with_start_check(mk_start_check(kafka_settings));
+    if let Some(directory) = &args.data {
+        observer = observer.with_snapshot(SnapshotSettings {
+            directory: directory.clone(),
+            interval: args.snapshot_interval,
+            serve_after: args.serve_snapshot_after,
+        });
+    }
+    let observer = observer
         .start()
         .await
         .map_err(|e| super::start_failure(&e))?;
@@ -63,6 +71,17 @@ fn mk_settings(args: &ObserverArgs) -> Settings {
             ("read-only", args.read_only.to_string()),
             ("drain", show_duration(args.drain)),
             ("newborn-grace", show_duration(args.newborn_grace)),
+            (
+                "data",
+                args.data
+                    .as_ref()
+                    .map_or_else(String::new, |d| d.display().to_string()),
+            ),
+            ("snapshot-interval", show_duration(args.snapshot_interval)),
+            (
+                "serve-snapshot-after",
+                show_duration(args.serve_snapshot_after),
+            ),
         ]),
     }
 }

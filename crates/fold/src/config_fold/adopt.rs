@@ -51,7 +51,7 @@ impl ConfigFold {
     }
 
     /// What this log holds and `old` held differently or not at all.
-    fn tell_differences(&self, old: &Self, events: &mut Vec<FoldEvent>) {
+    pub(crate) fn tell_differences(&self, old: &Self, events: &mut Vec<FoldEvent>) {
         for (key, held) in &self.by_key {
             let before = old.find(key).and_then(|held| held.value.as_ref());
             if before != held.value.as_ref() {

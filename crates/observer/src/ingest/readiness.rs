@@ -65,6 +65,7 @@ impl Ingest {
     /// Several times a second.
     pub(super) fn on_beat(&mut self, followers: &mut Followers) {
         let now = self.now();
+        self.serve_snapshot_if_due();
         self.renew_readiness();
         self.renew_notices(now);
         self.remind_of_absence();
