@@ -10,6 +10,7 @@ pub mod crash_loop;
 pub mod embedded_main_job;
 pub mod figures;
 pub mod fleet;
+pub mod kafka_faults;
 pub mod kafka_main_job;
 pub mod look;
 pub mod protocol_core;
@@ -85,6 +86,13 @@ pub const PROOFS: &[Proof] = &[
         needs: "Apache Kafka, Python with grpcio",
         takes: ("2 min", "1 min"),
         run: |form, figures| Box::pin(kafka_main_job::prove(form, figures)),
+    },
+    Proof {
+        name: "kafka-faults",
+        shows: "Observers and brokers killed and stopped, the log away, grown, made anew: no call fails",
+        needs: "Apache Kafka (three brokers), Python with grpcio",
+        takes: ("15 min", "3 min"),
+        run: |form, figures| Box::pin(kafka_faults::prove(form, figures)),
     },
     Proof {
         name: "announce-any-language",
