@@ -39,6 +39,14 @@ pub(crate) enum Next {
     Wait,
 }
 
+/// What a verdict asks of the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Consequence {
+    None,
+    /// Let it begin a new life.
+    NewLife,
+}
+
 /// One process's life as the announcer of one instance.
 #[derive(Debug)]
 pub(crate) struct Machine {
@@ -241,21 +249,41 @@ impl Machine {
     }
 
     /// What the Observers make of change `seq`.
-    pub(crate) fn judged(&mut self, seq: u64, verdict: Verdict) {
+    pub(crate) fn judged(&mut self, seq: u64, verdict: Verdict) -> Consequence {
         if seq != self.seq {
-            return;
+            return Consequence::None;
         }
         let appended = match &self.progress {
             Progress::Acknowledged(appended)
             | Progress::Served(appended)
             | Progress::Refused { appended, .. } => *appended,
-            Progress::Idle | Progress::Pending => return,
+            Progress::Idle | Progress::Pending => return Consequence::None,
         };
+        let was_withdrawn = matches!(verdict, Verdict::Withdrawn(_));
         self.progress = match verdict {
             Verdict::Served => Progress::Served(appended),
-            Verdict::Refused(reason) => Progress::Refused { appended, reason },
-            Verdict::Unknown(_) => return,
+            Verdict::Refused(reason) | Verdict::Withdrawn(reason) => {
+                Progress::Refused { appended, reason }
+            }
+            Verdict::Unknown(_) => return Consequence::None,
         };
+        if was_withdrawn && self.wanted == Wanted::Up && !self.silent {
+            Consequence::NewLife
+        } else {
+            Consequence::None
+        }
+    }
+
+    /// Announces the instance as of a process that begins now. For who learns that another one, born
+    /// later, had the instance and has withdrawn it: by the log's rules the withdrawal keeps out
+    /// what is older for two time-to-live, and rightly so, for a late record cannot know. Who reads
+    /// the verdict on its own record is alive.
+    pub(crate) fn begin_new_life(&mut self, id: LifeId, now: Duration, stamp: Stamp) {
+        self.id = id;
+        self.first_attempt = None;
+        self.birth = None;
+        self.acknowledged = None;
+        self.restate(now, stamp);
     }
 
     /// States the content anew, as the next change.
@@ -305,7 +333,8 @@ impl Machine {
             } else {
                 Delivery::Change
             },
-            wants_verdict: !matches!(self.progress, Progress::Served(_)),
+            // Of heartbeats too: another process may have taken the instance over since.
+            wants_verdict: true,
         }
     }
 

@@ -42,6 +42,8 @@ pub enum Verdict {
     Served,
     /// The log's rules refuse it, for this reason.
     Refused(String),
+    /// They refuse it because another life, born later, has withdrawn the instance.
+    Withdrawn(String),
     /// Nobody said, for this reason. That is no withdrawal and no refusal.
     Unknown(String),
 }

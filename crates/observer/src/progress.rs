@@ -22,6 +22,8 @@ pub enum Verdict {
     Served,
     /// The log's rules refuse it, for this reason.
     Refused(String),
+    /// They refuse it because a later life has withdrawn what it announces; the words for it.
+    Withdrawn(String),
 }
 
 /// The waits of one Observer; clones share them.

@@ -61,11 +61,14 @@ impl Schedule {
         self.due = Some(now + Duration::from_nanos(wait));
     }
 
-    /// A pause that doubles with every failure, of which a random half is left out.
+    /// A pause that doubles with every failure, of which a random half is left out. Never longer than
+    /// what lies between two heartbeats: when the log is back its time runs on for everybody, and who
+    /// comes later than a heartbeat would may be taken for dead.
     pub(super) fn retry_after(&mut self, now: Duration) {
         let factor = 1_u32.checked_shl(self.failures).unwrap_or(u32::MAX);
         self.failures = self.failures.saturating_add(1).min(31);
-        let longest = RETRY_FIRST.saturating_mul(factor).min(RETRY_MAX);
+        let longest = RETRY_FIRST.saturating_mul(factor);
+        let longest = longest.min(RETRY_MAX).min(self.interval);
         self.due = Some(now + self.jittered(longest));
     }
 
@@ -145,6 +148,16 @@ mod tests {
         }
         let seconds = now.as_secs();
         assert!((980..=1010).contains(&seconds), "100 beats in {seconds} s");
+    }
+
+    #[test]
+    fn who_beats_often_is_back_soon() {
+        let interval = Duration::from_secs(3);
+        let mut schedule = Schedule::new(b"key", interval, 7);
+        for _ in 0..40 {
+            schedule.retry_after(Duration::ZERO);
+            assert!(schedule.due().unwrap() <= interval);
+        }
     }
 
     #[test]

@@ -200,7 +200,7 @@ fn an_answer_that_a_process_reads_after_a_long_sleep_is_no_beat_of_now() {
 }
 
 #[test]
-fn a_verdict_is_asked_for_until_an_observer_serves_the_change() {
+fn a_verdict_is_asked_for_with_every_beat_and_that_of_an_older_change_says_nothing() {
     let (mut machine, announced) = mk_announced();
     assert!(announced.wants_verdict);
     machine.judged(machine.seq(), Verdict::Refused("older".into()));
@@ -224,8 +224,45 @@ fn a_verdict_is_asked_for_until_an_observer_serves_the_change() {
     ));
     machine.judged(machine.seq(), Verdict::Served);
     assert!(matches!(machine.status().progress, Progress::Served(_)));
+    // Another process may take it over.
     let now = expect_at(&mut machine, now);
-    assert!(!expect_write(&mut machine, now).wants_verdict);
+    assert!(expect_write(&mut machine, now).wants_verdict);
+    machine.acknowledged(mk_appended(None), now);
+    machine.judged(machine.seq(), Verdict::Refused("older".into()));
+    assert!(matches!(
+        machine.status().progress,
+        Progress::Refused { .. }
+    ));
+}
+
+#[test]
+fn who_outlives_the_one_that_took_over_and_withdrew_announces_itself_as_a_new_life() {
+    let (mut machine, announced) = mk_announced();
+    let refused = Verdict::Refused("older".into());
+    assert_eq!(machine.judged(machine.seq(), refused), Consequence::None);
+    let withdrawn = || Verdict::Withdrawn("the later one was withdrawn".into());
+    let seq = machine.seq();
+    assert_eq!(machine.judged(seq - 1, withdrawn()), Consequence::None);
+    assert_eq!(machine.judged(seq, withdrawn()), Consequence::NewLife);
+    let now = ms(5_000);
+    machine.begin_new_life(LifeId(43), now, mk_stamp(2));
+    let again = expect_write(&mut machine, now);
+    assert_eq!(again.headers.id, Some(LifeId(43)));
+    assert_eq!((again.headers.birth, again.headers.age_ms), (None, Some(0)));
+    assert!(again.headers.seq > announced.headers.seq);
+    assert_eq!(again.delivery, Delivery::Change);
+    // A verdict on the old life comes late.
+    assert_eq!(machine.judged(seq, withdrawn()), Consequence::None);
+    machine.acknowledged(mk_appended(Some(9_000_000)), now);
+    let born = expect_write(&mut machine, now);
+    assert_eq!(born.headers.birth, Some(Timestamp(9_000_000)));
+    machine.acknowledged(mk_appended(None), now);
+    machine.mark_down(now);
+    assert_eq!(
+        machine.judged(machine.seq(), withdrawn()),
+        Consequence::None,
+        "nobody wants it up"
+    );
 }
 
 #[test]
@@ -352,10 +389,14 @@ impl Model {
             Step::Acknowledge { with_time } => self.acknowledge(*with_time),
             Step::Lose => self.fail(&SinkError::Unavailable("lost".into())),
             Step::Refuse => self.fail(&SinkError::Refused("no".into())),
-            Step::Judge(true) => self.machine.judged(self.machine.seq(), Verdict::Served),
-            Step::Judge(false) => self
-                .machine
-                .judged(self.machine.seq(), Verdict::Refused("older".into())),
+            Step::Judge(is_served) => {
+                let verdict = if *is_served {
+                    Verdict::Served
+                } else {
+                    Verdict::Refused("older".into())
+                };
+                self.machine.judged(self.machine.seq(), verdict);
+            }
         }
         self.poll();
     }

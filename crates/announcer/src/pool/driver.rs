@@ -8,11 +8,11 @@ use std::time::Duration;
 use futures::future::{AbortHandle, Aborted, BoxFuture, abortable};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::time::{sleep_until, timeout};
-use waypost_core::InstanceKey;
+use waypost_core::{InstanceKey, LifeId};
 
-use super::{PoolOptions, Shared, Slot, Verdicts};
+use super::{PoolOptions, Shared, Slot, Verdicts, mk_stamp};
 use crate::limits::{APPEND_MAX, IN_FLIGHT_MAX, VERDICT_MAX};
-use crate::machine::Next;
+use crate::machine::{Consequence, Next};
 use crate::sink::{InstanceRecord, Receipt, Sink, SinkError, Verdict};
 
 type Written = (u64, u64, Result<Receipt, SinkError>);
@@ -214,9 +214,16 @@ impl Driver {
             return;
         };
         entry.verdict = None;
-        let mut machine = entry.slot.machine.lock();
-        machine.judged(seq, verdict);
-        entry.slot.show(&machine);
+        let slot = Arc::clone(&entry.slot);
+        let mut machine = slot.machine.lock();
+        if machine.judged(seq, verdict) == Consequence::NewLife {
+            // Told first, so that whoever follows the status hears why.
+            slot.show(&machine);
+            machine.begin_new_life(LifeId(rand::random()), self.shared.now(), mk_stamp());
+        }
+        slot.show(&machine);
+        drop(machine);
+        self.reschedule(id);
     }
 
     fn is_done(&self) -> bool {

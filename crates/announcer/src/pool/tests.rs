@@ -21,6 +21,8 @@ struct FakeSink {
     under_way: AtomicUsize,
     under_way_most: AtomicUsize,
     taken: Mutex<Vec<(Instant, InstanceRecord)>>,
+    /// What Observers make of what is taken; once each, then "served".
+    verdicts: Mutex<Vec<Verdict>>,
 }
 
 #[async_trait]
@@ -38,9 +40,10 @@ impl Sink for FakeSink {
             return Err(SinkError::Unavailable("the log is away".to_owned()));
         }
         let mut taken = self.taken.lock();
-        let verdict: Option<futures::future::BoxFuture<'_, _>> = record
-            .wants_verdict
-            .then(|| Box::pin(async { Verdict::Served }) as _);
+        let verdict: Option<futures::future::BoxFuture<'_, _>> = record.wants_verdict.then(|| {
+            let verdict = self.verdicts.lock().pop().unwrap_or(Verdict::Served);
+            Box::pin(async { verdict }) as _
+        });
         taken.push((Instant::now(), record));
         Ok(Receipt {
             appended: Appended {
@@ -146,6 +149,94 @@ async fn while_the_log_is_away_only_the_latest_of_each_instance_is_kept_and_the_
         let value = waypost_proto::announcement::decode(value).unwrap();
         assert_eq!(value.weights[&0].to_bits(), 49.0_f64.to_bits());
     }
+}
+
+/// An hour of absence with a change a minute: what is tried is bounded by the pauses, what is held is
+/// one state for each instance, and the return takes as long as a pause, not a moment.
+#[tokio::test(start_paused = true)]
+async fn an_hour_without_the_log_costs_a_try_in_every_pause_and_nothing_that_was_ever_overtaken() {
+    const INSTANCES: usize = 300;
+    const HOUR: Duration = Duration::from_secs(3600);
+    let (sink, pool, announcers) = mk_pool(INSTANCES);
+    pool.settled().await.unwrap();
+    sleep(Duration::from_secs(20)).await;
+    sink.away.store(true, Ordering::Release);
+    sink.attempts.lock().clear();
+    sink.taken.lock().clear();
+    for minute in 0..60 {
+        let weight = PartitionWeights::from([(0, f64::from(minute))]);
+        announcers[0].change_weight(weight).unwrap();
+        sleep(HOUR / 60).await;
+    }
+    let attempts = sink.attempts.lock().len();
+    // A pause is half of the longest at least; each change may start with short ones.
+    let most = INSTANCES * usize::try_from(HOUR.as_secs() / (RETRY_MAX.as_secs() / 2)).unwrap();
+    assert!(attempts < most + 60 * 10, "{attempts} tries in an hour");
+    assert!(attempts > most / 4, "{attempts} tries: is it tried at all?");
+
+    sink.away.store(false, Ordering::Release);
+    let back = Instant::now();
+    sleep(RETRY_MAX + Duration::from_secs(1)).await;
+    let taken = sink.taken.lock();
+    let mut firsts = HashMap::new();
+    for (at, record) in taken.iter() {
+        firsts
+            .entry(record.key.clone())
+            .or_insert((*at - back, record));
+    }
+    assert_eq!(firsts.len(), INSTANCES, "somebody is not back");
+    let in_first_second = firsts
+        .values()
+        .filter(|(after, _)| *after < Duration::from_secs(1));
+    let in_first_second = in_first_second.count();
+    assert!(in_first_second < INSTANCES / 3, "a herd: {in_first_second}");
+    let changed: Vec<_> = taken.iter().filter(|(_, r)| r.key == mk_key(1)).collect();
+    let weights = changed.iter().map(|(_, record)| {
+        let value = record.value.as_ref().unwrap();
+        waypost_proto::announcement::decode(value).unwrap().weights[&0]
+    });
+    assert!(
+        weights
+            .clone()
+            .all(|weight| weight.to_bits() == 59.0_f64.to_bits()),
+        "what was overtaken is never written: {:?}",
+        weights.collect::<Vec<_>>()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_whose_later_rival_withdrew_is_announced_as_a_new_life_at_once() {
+    let (sink, pool, announcers) = mk_pool(1);
+    pool.settled().await.unwrap();
+    announcers[0].judged().await.unwrap();
+    let before = sink.taken_of(&mk_key(1));
+    let rival = Verdict::Refused("older".to_owned());
+    let gone = Verdict::Withdrawn("the later one was withdrawn".to_owned());
+    *sink.verdicts.lock() = vec![gone, rival.clone()];
+    let mut statuses = announcers[0].statuses();
+    let refused = |status: &Status| matches!(status.progress, Progress::Refused { .. });
+    statuses.wait_for(refused).await.unwrap();
+    let heard = Instant::now();
+    let of_new_life = |records: &[InstanceRecord]| {
+        let id = before.last().unwrap().headers.id;
+        records.iter().filter(|r| r.headers.id != id).count()
+    };
+    assert_eq!(
+        of_new_life(&sink.taken_of(&mk_key(1))),
+        0,
+        "the rival lives"
+    );
+    while of_new_life(&sink.taken_of(&mk_key(1))) == 0 {
+        sleep(Duration::from_millis(100)).await;
+    }
+    assert!(
+        heard.elapsed() <= Duration::from_secs(12),
+        "with the next beat"
+    );
+    statuses
+        .wait_for(|status| matches!(status.progress, Progress::Served(_)))
+        .await
+        .unwrap();
 }
 
 #[tokio::test(start_paused = true)]

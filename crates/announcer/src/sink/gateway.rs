@@ -14,6 +14,7 @@ use waypost_proto::v1 as pb;
 use waypost_proto::v1::append_progress::Event;
 use waypost_proto::v1::append_request::Kind;
 use waypost_proto::v1::gateway_client::GatewayClient;
+use waypost_proto::v1::refused::Cause;
 
 use super::{InstanceRecord, Receipt, Sink, SinkError, Verdict};
 use crate::limits::{GATEWAY_ANSWER_MAX, GATEWAY_CONNECT_MAX, GATEWAY_KEEPALIVE};
@@ -224,6 +225,9 @@ fn read_verdict(mut progress: Streaming<pb::AppendProgress>) -> BoxFuture<'stati
         match progress.message().await {
             Ok(Some(message)) => match message.event {
                 Some(Event::Served(_)) => Verdict::Served,
+                Some(Event::Refused(refused)) if refused.cause() == Cause::Withdrawn => {
+                    Verdict::Withdrawn(refused.reason)
+                }
                 Some(Event::Refused(refused)) => Verdict::Refused(refused.reason),
                 Some(Event::Appended(_)) | None => {
                     Verdict::Unknown("the gateway said something unexpected".to_owned())

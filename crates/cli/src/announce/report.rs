@@ -46,9 +46,7 @@ impl Reporter {
         let mut lines = Vec::new();
         let before = self.shown.replace(status.clone());
         lines.extend(self.trouble_line(status, now));
-        let changed = before
-            .is_none_or(|b| (b.change, b.progress) != (status.change, status.progress.clone()));
-        if !changed {
+        if before.is_some_and(|before| says_the_same(&before, status)) {
             return lines;
         }
         match &status.progress {
@@ -104,6 +102,15 @@ impl Reporter {
     }
 }
 
+/// Of a refusal each heartbeat tells another place in the log; that is no news.
+fn says_the_same(a: &Status, b: &Status) -> bool {
+    let both_refused = matches!(
+        (&a.progress, &b.progress),
+        (Progress::Refused { .. }, Progress::Refused { .. })
+    );
+    a.change == b.change && (both_refused || a.progress == b.progress)
+}
+
 /// Lets something through at most every few seconds.
 #[derive(Debug, Default)]
 pub(super) struct Seldom(Option<Instant>);
@@ -148,6 +155,10 @@ mod tests {
             offset: Offset(2),
             append_time: None,
         };
+        let refused = |reason: &str| Progress::Refused {
+            appended,
+            reason: reason.to_owned(),
+        };
         let acknowledged = "announced: the log acknowledged u in cluster c (partition 1, offset 2)";
         let away = "the log did not take the last record, trying again: no route";
         let steps = [
@@ -168,6 +179,15 @@ mod tests {
             (
                 mk_status(2, Progress::Served(appended), None),
                 vec![acknowledged, "served: an Observer serves u"],
+            ),
+            (
+                mk_status(2, refused("older (offset 7)"), None),
+                vec!["refused by the log's rules: older (offset 7)"],
+            ),
+            (mk_status(2, refused("older (offset 8)"), None), vec![]),
+            (
+                mk_status(2, Progress::Served(appended), None),
+                vec!["served: an Observer serves u"],
             ),
         ];
         let mut reporter = Reporter::new("c", "u");

@@ -10,6 +10,7 @@ use waypost_core::{
 use waypost_proto::v1 as pb;
 use waypost_proto::v1::append_progress::Event;
 use waypost_proto::v1::append_request::Kind;
+use waypost_proto::v1::refused::Cause;
 
 use crate::gateway::{AppendStream, Gateway, status_of};
 use crate::progress::{Verdict, Wait};
@@ -24,8 +25,12 @@ pub(super) async fn append(
     // Registered before the record is written: ingest may read it before the log has answered.
     let wait = until_served
         .then(|| gateway.progress.wait_for(record.key.clone()))
-        .transpose()
-        .map_err(|full| Status::resource_exhausted(full.to_string()))?;
+        .transpose();
+    let wait = match wait {
+        // An instance must not fall silent because too many want to hear of theirs.
+        Err(_) if record.delivery == Delivery::Heartbeat => None,
+        wait => wait.map_err(|full| Status::resource_exhausted(full.to_string()))?,
+    };
     let appended = gateway
         .log
         .append(record)
@@ -54,7 +59,8 @@ async fn next_step(step: Step) -> Option<(Result<pb::AppendProgress, Status>, St
             let verdict = wait.verdict(appended.partition, appended.offset).await;
             let event = match verdict {
                 Verdict::Served => Event::Served(pb::Served {}),
-                Verdict::Refused(reason) => Event::Refused(pb::Refused { reason }),
+                Verdict::Refused(reason) => refused(reason, Cause::Unspecified),
+                Verdict::Withdrawn(reason) => refused(reason, Cause::Withdrawn),
             };
             Some((Ok(progress(event)), Step::Done))
         }
@@ -62,11 +68,16 @@ async fn next_step(step: Step) -> Option<(Result<pb::AppendProgress, Status>, St
     }
 }
 
+fn refused(reason: String, cause: Cause) -> Event {
+    let cause = cause.into();
+    Event::Refused(pb::Refused { reason, cause })
+}
+
 fn progress(event: Event) -> pb::AppendProgress {
     pb::AppendProgress { event: Some(event) }
 }
 
-fn to_message(appended: Appended) -> pb::Appended {
+pub(super) fn to_message(appended: Appended) -> pb::Appended {
     pb::Appended {
         partition: appended.partition.0,
         offset: appended.offset.0,

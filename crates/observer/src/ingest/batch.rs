@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use waypost_core::{Offset, PartitionId, ReadEvent, Record, StoreInput, Topic};
-use waypost_fold::{FoldEvent, Outcome};
+use waypost_fold::{FoldEvent, Outcome, RefusalReason};
 
 use super::Ingest;
 use crate::limits::VERDICTS_HELD_MAX;
@@ -41,6 +41,9 @@ impl HeldVerdicts {
         let verdict = match outcome {
             Outcome::Changed | Outcome::Unchanged | Outcome::Control | Outcome::Ignored => {
                 Verdict::Served
+            }
+            Outcome::Refused(refusal) if refusal.reason == RefusalReason::Withdrawn => {
+                Verdict::Withdrawn(refusal.to_string())
             }
             Outcome::Refused(refusal) => Verdict::Refused(refusal.to_string()),
             Outcome::Void(reason) => Verdict::Refused(reason.to_string()),
