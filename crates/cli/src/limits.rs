@@ -33,6 +33,9 @@ pub(crate) const HEALTH_CHECK_MAX: Duration = Duration::from_secs(2);
 /// Shortest pause between health checks.
 pub(crate) const HEALTH_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
+/// How long a command is silent about what it waits for: longer than a Kafka needs that is well.
+pub(crate) const WAITING_FIRST_REPORT: Duration = Duration::from_secs(2);
+
 /// How often waiting is mentioned.
 pub(crate) const WAITING_REPORT_INTERVAL: Duration = Duration::from_secs(5);
 

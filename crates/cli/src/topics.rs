@@ -1,10 +1,12 @@
 //! `waypost topics create|check`.
 
 use serde::Serialize;
+use tokio::time::timeout;
 use waypost_log::kafka::topics::{self, Durability, Outcome, Severity, TopicsSpec};
 
 use crate::args::{TopicsAction, TopicsArgs};
 use crate::exit::{Exit, Failure};
+use crate::limits::{WAITING_FIRST_REPORT, WAITING_REPORT_INTERVAL};
 use crate::{kafka, output};
 
 /// One topic of `topics create -o json`.
@@ -48,7 +50,8 @@ pub(crate) async fn run(args: TopicsArgs) -> Result<Exit, Failure> {
     };
     match args.action {
         TopicsAction::Create => {
-            let reports = topics::create(&settings, &spec)
+            let created = topics::create(&settings, &spec);
+            let reports = waiting_aloud(&args.kafka, created)
                 .await
                 .map_err(|e| Failure::failed(e.to_string()))?;
             let rows: Vec<_> = reports.into_iter().map(CreatedRow::from).collect();
@@ -56,7 +59,8 @@ pub(crate) async fn run(args: TopicsArgs) -> Result<Exit, Failure> {
             Ok(Exit::Done)
         }
         TopicsAction::Check => {
-            let findings = topics::check(&settings, &spec)
+            let checked = topics::check(&settings, &spec);
+            let findings = waiting_aloud(&args.kafka, checked)
                 .await
                 .map_err(|e| Failure::failed(e.to_string()))?;
             let lines: Vec<_> = findings.iter().map(ToString::to_string).collect();
@@ -68,6 +72,19 @@ pub(crate) async fn run(args: TopicsArgs) -> Result<Exit, Failure> {
             })?;
             Ok(if breaks { Exit::Bad } else { Exit::Done })
         }
+    }
+}
+
+/// Waits, and says for whom when that takes longer than Kafka needs that is well.
+async fn waiting_aloud<T>(brokers: &str, work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    let mut patience = WAITING_FIRST_REPORT;
+    loop {
+        match timeout(patience, work.as_mut()).await {
+            Ok(done) => return done,
+            Err(_) => eprintln!("waypost: waiting for Kafka at {brokers} to answer"),
+        }
+        patience = WAITING_REPORT_INTERVAL;
     }
 }
 

@@ -264,3 +264,17 @@ async fn an_agent_that_cannot_reach_its_gateway_keeps_trying_and_says_so() {
     .await
     .unwrap();
 }
+
+#[tokio::test]
+async fn topics_create_says_whom_it_waits_for() {
+    let nobody = free_addr().to_string();
+    let create = command(&["topics", "create", "--kafka", &nobody]).unwrap();
+    let mut create = Process::spawn("topics create", create).unwrap();
+    let words = format!("waiting for Kafka at {nobody}");
+    create
+        .wait_for_line(&words, Duration::from_secs(20), |line| {
+            line.contains(&words)
+        })
+        .await
+        .unwrap();
+}
