@@ -3,6 +3,7 @@
 
 mod gateway;
 mod ingest;
+mod records;
 mod streams;
 
 pub use gateway::GatewayMetrics;

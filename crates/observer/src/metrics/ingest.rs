@@ -8,18 +8,13 @@ use prometheus_client::registry::Registry;
 use waypost_core::{PartitionId, RecordKind, Topic};
 use waypost_fold::{GoneCause, HoldingView, Outcome, RefusalReason, RejectReason, VoidReason};
 
+use super::records::RecordCounters;
 use super::{ReasonLabel, TopicLabel};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct PartitionLabels {
     topic: &'static str,
     partition: u32,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OutcomeLabels {
-    topic: &'static str,
-    outcome: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -31,7 +26,7 @@ struct WriteLabels {
 /// Counters of the ingest task; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct IngestMetrics {
-    records: Family<OutcomeLabels, Counter>,
+    records: RecordCounters,
     refused: Family<ReasonLabel, Counter>,
     voids: Family<ReasonLabel, Counter>,
     rejected: Family<ReasonLabel, Counter>,
@@ -59,7 +54,7 @@ impl IngestMetrics {
         registry.register(
             "ingest_records",
             "Records read from the log, by what became of them",
-            m.records.clone(),
+            m.records.family.clone(),
         );
         registry.register(
             "ingest_refused",
@@ -201,20 +196,7 @@ impl IngestMetrics {
 
     /// A record was read.
     pub fn on_record(&self, topic: Topic, outcome: &Outcome) {
-        let labels = OutcomeLabels {
-            topic: topic.suffix(),
-            outcome: match outcome {
-                Outcome::Changed => "changed",
-                Outcome::Unchanged => "unchanged",
-                Outcome::Refused(_) => "refused",
-                Outcome::Void(_) => "void",
-                Outcome::Rejected(_) => "rejected",
-                Outcome::Control => "control",
-                Outcome::Ignored => "ignored",
-                Outcome::AlreadyRead => "already_read",
-            },
-        };
-        self.records.get_or_create(&labels).inc();
+        self.records.count(topic, outcome);
     }
 
     /// An announcement or withdrawal was refused.
