@@ -86,7 +86,13 @@ impl Gateway for FakeGateway {
             Habit::Serves => vec![say(appended), say(Event::Served(pb::Served {}))],
             Habit::RefusesByTheRules(reason) => {
                 let reason = (*reason).to_owned();
-                vec![say(appended), say(Event::Refused(pb::Refused { reason }))]
+                vec![
+                    say(appended),
+                    say(Event::Refused(pb::Refused {
+                        reason,
+                        ..pb::Refused::default()
+                    })),
+                ]
             }
             Habit::BreaksAfterAppended => {
                 vec![say(appended), Err(Status::unavailable("going away"))]
