@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::operator::{EvictionView, OverrideView};
+
 /// One row of `GET /api/v1/clusters`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClusterSummary {
@@ -82,6 +84,15 @@ pub struct DefinitionView {
     pub modified_at_ms: i64,
     /// How many times it was changed.
     pub revision: u32,
+    /// Who wrote it last; empty when unknown.
+    #[serde(default)]
+    pub author: String,
+    /// Whether the log lost it and this Observer keeps it.
+    #[serde(default)]
+    pub orphaned: bool,
+    /// Who overwrote whom with it without having seen the other's; `null` where nobody did.
+    #[serde(default)]
+    pub conflict: Option<String>,
 }
 
 /// One row of `GET /api/v1/uris/{cluster}`.
@@ -97,10 +108,19 @@ pub struct UriView {
     pub addresses: Vec<String>,
     /// Why there is no address; `null` when there is one.
     pub unresolved: Option<String>,
-    /// How it judges itself.
+    /// How it judges itself, or what an operator set.
     pub health: UriHealth,
-    /// Weight by D2 partition.
+    /// Weight by D2 partition, as it announces it or as an operator set it.
     pub weights: BTreeMap<i32, f64>,
+    /// What an operator set above what it announces; `null` where nothing is set.
+    #[serde(default)]
+    pub overridden: Option<OverrideView>,
+    /// What it announces below that; `null` where nothing is set.
+    #[serde(default)]
+    pub announced: Option<AnnouncedView>,
+    /// Who evicted it last, where that is remembered: it announced itself again since.
+    #[serde(default)]
+    pub evicted: Option<EvictionView>,
     /// Its free metadata, a JSON object.
     pub metadata: Value,
     /// The fabric that it runs in; empty when unknown.
@@ -121,6 +141,15 @@ pub struct UriView {
     pub sources: Vec<SourceView>,
     /// Announcements for this URI that the log's rules refused, the last few.
     pub refused: Vec<RefusedNote>,
+}
+
+/// What an instance announces while something else is served.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AnnouncedView {
+    /// How it judges itself.
+    pub health: UriHealth,
+    /// Weight by D2 partition.
+    pub weights: BTreeMap<i32, f64>,
 }
 
 /// How an instance judges itself.

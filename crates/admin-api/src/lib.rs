@@ -14,6 +14,7 @@
 mod catalogue;
 mod digest;
 mod dump;
+mod operator;
 pub mod path;
 mod status;
 mod streams;
@@ -22,13 +23,16 @@ mod watch;
 use serde::{Deserialize, Serialize};
 
 pub use catalogue::{
-    ClusterSummary, ClusterView, DefinitionView, HealthCounts, LogFacts, RefusedNote, ServiceView,
-    SourceView, UriHealth, UriView,
+    AnnouncedView, ClusterSummary, ClusterView, DefinitionView, HealthCounts, LogFacts,
+    RefusedNote, ServiceView, SourceView, UriHealth, UriView,
 };
 pub use digest::{
     BucketDigests, BucketKeys, DIGEST_BUCKETS, DigestedKey, Digests, PartitionDigests, TickDigest,
 };
 pub use dump::{ConfigDump, ResourceEntry};
+pub use operator::{
+    ConflictView, EvictionView, JournalView, OperatorView, OrphanView, OverrideView, ReleaseView,
+};
 pub use status::{
     Counts, HoldingScope, KeeperRole, KeeperStatus, LogKind, LogStatus, ObserverInfo,
     OrphanedDefinition, PartitionStatus, Pending, RefusedDefinition, SourceState, SourceStatus,

@@ -67,6 +67,15 @@ pub fn bucket_keys(partition: u32, bucket: usize, after: Option<&str>) -> String
     }
 }
 
+/// The [`crate::OperatorView`] of the fleet, or of what concerns one cluster.
+#[must_use]
+pub fn operator(cluster: Option<&str>) -> String {
+    match cluster {
+        Some(name) => format!("{BASE}/operator?cluster={}", encoded(name)),
+        None => format!("{BASE}/operator"),
+    }
+}
+
 /// A stream of [`crate::WatchEvent`] lines.
 #[must_use]
 pub fn watch(cluster: &str) -> String {
@@ -107,5 +116,6 @@ mod tests {
         assert_eq!(uris("a b/é?"), "/api/v1/uris/a%20b%2F%C3%A9%3F");
         assert_eq!(cluster("Greeter.v1~x-_"), "/api/v1/clusters/Greeter.v1~x-_");
         assert_eq!(after("grpc://h:1"), "?after=grpc%3A%2F%2Fh%3A1");
+        assert_eq!(operator(Some("a&b")), "/api/v1/operator?cluster=a%26b");
     }
 }

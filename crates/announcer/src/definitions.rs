@@ -5,18 +5,20 @@
 
 mod check;
 mod document;
-mod topic;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
+use waypost_core::config::{JournalAction, Signed};
 use waypost_core::definition::DefinitionStat;
 use waypost_core::{
-    AnnouncementLog, ClusterDefinition, ClusterName, Definition, DefinitionKey, LogError,
-    ServiceDefinition, ServiceName, Timestamp,
+    AnnouncementLog, ClusterDefinition, ClusterName, ConfigKey, ConfigValue, Definition,
+    DefinitionKey, LogError, ServiceDefinition, ServiceName, Timestamp,
 };
 use waypost_proto::v1 as pb;
 
+use crate::config::{ConfigTopic, Conflicts, WriteError, find_live};
 use crate::limits::{DEFINITIONS_PER_REQUEST_MAX, MISTAKES_REPORTED_MAX};
 
 pub use document::{PRIORITIZED_SCHEMES_DEFAULT, STRATEGY_LIST_DEFAULT};
@@ -110,8 +112,14 @@ pub enum DefinitionsError {
         /// How many of the request were written before it.
         written: usize,
         /// Why.
-        source: LogError,
+        source: WriteError,
     },
+    /// All were written and could not be read back: nobody knows whether somebody else wrote too.
+    #[error("written, but not read back: {0}; apply it again")]
+    ReadBack(LogError),
+    /// All were written, and so were another's.
+    #[error("{0}")]
+    Conflicts(Conflicts),
 }
 
 fn list(mistakes: &[Mistake]) -> String {
@@ -130,14 +138,14 @@ impl DefinitionInput {
     }
 
     /// The definition as the log holds it.
-    fn to_definition(&self, stat: DefinitionStat) -> Definition {
+    fn to_definition(&self, stat: DefinitionStat, author: Arc<str>) -> Definition {
         let document = document::to_document(self);
         match self {
             Self::Cluster { name, .. } => Definition::Cluster(ClusterDefinition {
                 name: name.clone(),
                 document,
                 stat,
-                author: "".into(),
+                author,
             }),
             Self::Service {
                 name,
@@ -150,7 +158,7 @@ impl DefinitionInput {
                 path: path.clone(),
                 document,
                 stat,
-                author: "".into(),
+                author,
             }),
         }
     }
@@ -194,14 +202,15 @@ pub fn read_request(
 
 /// Writes what differs from what the config topic holds. All are checked before any is written.
 ///
-/// `now` becomes the modified time of what is written (and the created time of what is new).
+/// `signed` says who, and when: that becomes the modified time of what is written (and the created
+/// time of what is new).
 ///
 /// # Errors
 /// See [`DefinitionsError`].
 pub async fn apply(
     log: &dyn AnnouncementLog,
     definitions: &[DefinitionInput],
-    now: Timestamp,
+    signed: &Signed,
 ) -> Result<Vec<DefinitionChange>, DefinitionsError> {
     let mut mistakes = Vec::new();
     let indexed: Vec<_> = definitions.iter().cloned().enumerate().collect();
@@ -209,18 +218,17 @@ pub async fn apply(
     if !mistakes.is_empty() {
         return Err(DefinitionsError::Mistakes(mistakes));
     }
-    let standing = topic::read(log).await.map_err(DefinitionsError::Read)?;
+    let mut topic = read(log).await?;
     let mut changes = Vec::with_capacity(definitions.len());
     let mut written = 0;
     for definition in definitions {
         let key = definition.key();
-        let before = standing.get(&key);
-        let (outcome, stat) = judge(definition, before, now);
+        let (outcome, stat) = judge(definition, &topic, signed.at);
         if outcome != Outcome::Unchanged {
-            let value = waypost_proto::definition::encode(&definition.to_definition(stat));
-            topic::write(log, &key, Some(value), before)
-                .await
-                .map_err(|source| mk_write_error(&key, written, source))?;
+            let value = definition.to_definition(stat, Arc::clone(&signed.author));
+            let value = ConfigValue::Definition(value);
+            let done = topic.write(&key.clone().into(), Some(&value)).await;
+            done.map_err(|source| mk_write_error(&key, written, source))?;
             written += 1;
         }
         changes.push(DefinitionChange {
@@ -229,34 +237,51 @@ pub async fn apply(
             revision: stat.revision,
         });
     }
+    verify(topic, signed).await?;
     Ok(changes)
 }
 
 /// Deletes one definition. What was announced under its name stays reachable, with defaults.
 ///
 /// # Errors
-/// The log's, never `Mistakes`.
+/// See [`DefinitionsError`]; never `Mistakes`.
 pub async fn delete(
     log: &dyn AnnouncementLog,
     key: DefinitionKey,
+    signed: &Signed,
 ) -> Result<DefinitionChange, DefinitionsError> {
-    let standing = topic::read(log).await.map_err(DefinitionsError::Read)?;
-    let before = standing.get(&key);
-    let Some(found) = before.filter(|b| b.value.is_some()) else {
+    let mut topic = read(log).await?;
+    let config_key = ConfigKey::from(key.clone());
+    if !topic.has_value(&config_key) {
         return Ok(DefinitionChange {
             key,
             outcome: Outcome::Absent,
             revision: 0,
         });
-    };
-    topic::write(log, &key, None, Some(found))
+    }
+    let revision = find_stat(&topic, &config_key).map_or(0, |stat| stat.revision);
+    topic
+        .delete(&config_key, JournalAction::Deleted, "", signed)
         .await
         .map_err(|source| mk_write_error(&key, 0, source))?;
+    verify(topic, signed).await?;
     Ok(DefinitionChange {
-        revision: found.stat(&key).map_or(0, |s| s.revision),
         key,
         outcome: Outcome::Deleted,
+        revision,
     })
+}
+
+async fn read(log: &dyn AnnouncementLog) -> Result<ConfigTopic<'_>, DefinitionsError> {
+    ConfigTopic::read(log).await.map_err(DefinitionsError::Read)
+}
+
+async fn verify(topic: ConfigTopic<'_>, signed: &Signed) -> Result<(), DefinitionsError> {
+    match topic.verify(signed).await {
+        Ok(None) => Ok(()),
+        Ok(Some(conflicts)) => Err(DefinitionsError::Conflicts(conflicts)),
+        Err(error) => Err(DefinitionsError::ReadBack(error)),
+    }
 }
 
 impl Outcome {
@@ -352,7 +377,7 @@ fn kind_and_name(key: &DefinitionKey) -> (pb::definition_input::Kind, &str) {
     }
 }
 
-fn mk_write_error(key: &DefinitionKey, written: usize, source: LogError) -> DefinitionsError {
+fn mk_write_error(key: &DefinitionKey, written: usize, source: WriteError) -> DefinitionsError {
     let what = match key {
         DefinitionKey::Cluster(name) => format!("cluster {name}"),
         DefinitionKey::Service(name) => format!("service {name}"),
@@ -384,7 +409,7 @@ fn check_all(inputs: &[(usize, DefinitionInput)], mistakes: &mut Vec<Mistake>) {
 /// What becomes of a definition, and its history once written.
 fn judge(
     definition: &DefinitionInput,
-    before: Option<&topic::Standing>,
+    topic: &ConfigTopic<'_>,
     now: Timestamp,
 ) -> (Outcome, DefinitionStat) {
     let fresh = DefinitionStat {
@@ -392,16 +417,19 @@ fn judge(
         modified: now,
         revision: 0,
     };
-    let key = definition.key();
-    let Some(before) = before.filter(|b| b.value.is_some()) else {
-        return (Outcome::Created, fresh);
+    let key = ConfigKey::from(definition.key());
+    let Some(stat) = find_stat(topic, &key) else {
+        // A value that nobody can read is replaced like a missing one.
+        let outcome = match topic.has_value(&key) {
+            true => Outcome::Changed,
+            false => Outcome::Created,
+        };
+        return (outcome, fresh);
     };
-    // A value that nobody can read is replaced like a missing one.
-    let Some(stat) = before.stat(&key) else {
-        return (Outcome::Changed, fresh);
-    };
-    let same = waypost_proto::definition::encode(&definition.to_definition(stat));
-    if before.value.as_ref() == Some(&same) {
+    let standing = find_live(topic.find(&key));
+    let author = standing.map(ConfigValue::author).unwrap_or_default();
+    let same = definition.to_definition(stat, author.into());
+    if standing == Some(&ConfigValue::Definition(same)) {
         return (Outcome::Unchanged, stat);
     }
     let changed = DefinitionStat {
@@ -410,6 +438,15 @@ fn judge(
         revision: stat.revision.saturating_add(1),
     };
     (Outcome::Changed, changed)
+}
+
+/// The history of the definition that stands; `None` if there is none, or none that can be read.
+fn find_stat(topic: &ConfigTopic<'_>, key: &ConfigKey) -> Option<DefinitionStat> {
+    match find_live(topic.find(key))? {
+        ConfigValue::Definition(Definition::Cluster(c)) => Some(c.stat),
+        ConfigValue::Definition(Definition::Service(s)) => Some(s.stat),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

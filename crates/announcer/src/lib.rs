@@ -1,4 +1,5 @@
-//! Announces instances to a Waypost log, and writes service and cluster definitions.
+//! Announces instances to a Waypost log, and writes service and cluster definitions and what
+//! operators state with their own hand.
 //!
 //! An *instance* is one URI of one cluster. A server links this crate, hands an [`Announcement`] to
 //! [`AnnouncerPool::announce`] and changes it through the [`Announcer`] it gets back: mark up, mark
@@ -31,14 +32,17 @@
 //! gateway of an Observer, for those who cannot reach Kafka.
 
 mod clock;
+mod config;
 pub mod definitions;
 pub mod limits;
 mod machine;
+pub mod operator;
 mod pool;
 mod settings;
 mod sink;
 mod status;
 
+pub use config::{Conflicts, Told, WriteError};
 pub use pool::{AnnounceError, Announcer, AnnouncerPool, Driver, PoolOptions, Stopped, Verdicts};
 pub use settings::{SettingsError, check};
 pub use sink::{

@@ -55,3 +55,26 @@ pub const GATEWAY_ANSWER_MAX: Duration = Duration::from_secs(5);
 /// How often an idle connection to a gateway is probed, and how long the answer may take: what
 /// finds a gateway whose machine vanished.
 pub const GATEWAY_KEEPALIVE: Duration = Duration::from_secs(5);
+
+/// For how long after its own record a command reads on: who read the topic at the same time has
+/// written by then, since between reading and writing lies one round trip.
+pub const READ_BACK_BEYOND: Duration = Duration::from_secs(1);
+
+/// Conflicts that one command names. More would not fit a line, and the journal has them all.
+pub const CONFLICTS_TOLD_MAX: usize = 10;
+
+/// Overrides that may stand at once: what people can look after is far less.
+pub const OVERRIDES_MAX: usize = 10_000;
+
+/// How long a journal entry is kept: long enough to answer who did what last quarter.
+pub const JOURNAL_KEPT: Duration = Duration::from_hours(24 * 90);
+
+/// Journal entries that are kept, whatever their age. Every command reads all of the topic.
+pub const JOURNAL_MAX: usize = 1_000;
+
+/// How long an eviction is remembered beside the instance: it explains an absence of today, not of
+/// last quarter, and addresses of instances are seldom used twice.
+pub const EVICTIONS_KEPT: Duration = Duration::from_hours(24 * 30);
+
+/// Old records that one command deletes on its way. Two would do to keep the number bounded.
+pub const PRUNED_AT_ONCE_MAX: usize = 16;

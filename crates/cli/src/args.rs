@@ -1,6 +1,8 @@
 //! Every command and flag. The words here are what `--help` prints; a test holds them to the rules
 //! (each flag says its default and unit, has a variable and a key in the file).
 
+mod operator;
+
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,6 +15,8 @@ use crate::announce::HealthCheck;
 use crate::values::{
     MetadataArg, WeightArg, parse_duration, parse_host_port, parse_metadata, parse_weight,
 };
+
+pub(crate) use operator::{AuthorArgs, ConfigAction, ConfigArgs, EvictArgs, ReleaseArgs, SetArgs};
 
 /// The address of an Observer's gateway where nobody names one.
 pub(crate) const LISTEN_DEFAULT: &str = "127.0.0.1:18000";
@@ -79,6 +83,14 @@ pub(crate) enum Command {
     Describe(DescribeArgs),
     /// Follow the changes of a cluster as a client sees them
     Watch(WatchArgs),
+    /// Set what is served of one instance above what it announces
+    Set(SetArgs),
+    /// Remove one instance until it announces itself again
+    Evict(EvictArgs),
+    /// Let expiries go that are held
+    Release(ReleaseArgs),
+    /// Restore or forget records that a log lost and an Observer kept
+    Config(ConfigArgs),
     /// Create or check the Kafka topics
     Topics(TopicsArgs),
     /// Sources, lag, readiness, streams, held expiries
@@ -265,6 +277,8 @@ pub(crate) struct ApplyArgs {
     #[arg(short = 'f', long, value_name = "FILE", num_args = 1.., required = true)]
     pub(crate) file: Vec<PathBuf>,
     #[command(flatten)]
+    pub(crate) author: AuthorArgs,
+    #[command(flatten)]
     pub(crate) to: WriteToArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
@@ -276,6 +290,8 @@ pub(crate) struct DeleteArgs {
     pub(crate) kind: DefinitionKindArg,
     /// Its name.
     pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) author: AuthorArgs,
     #[command(flatten)]
     pub(crate) to: WriteToArgs,
     #[command(flatten)]
@@ -313,8 +329,8 @@ pub(crate) struct ServerArgs {
 pub(crate) struct GetArgs {
     /// What to list.
     pub(crate) what: ListArg,
-    /// Only this one: a cluster, a service, the cluster whose URIs are meant, or the number of a
-    /// stream.
+    /// Only this one: a cluster, a service, the cluster whose URIs (overrides, journal) are meant, or
+    /// the number of a stream.
     pub(crate) name: Option<String>,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
@@ -328,6 +344,10 @@ pub(crate) enum ListArg {
     Services,
     Uris,
     Streams,
+    /// What operators set above announcements.
+    Overrides,
+    /// What operators did, and conflicts between them.
+    Journal,
 }
 
 #[derive(Debug, Args)]

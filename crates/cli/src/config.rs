@@ -49,9 +49,10 @@ pub(crate) fn read_command_line(words: Vec<OsString>) -> Result<ArgMatches, Comm
 /// The whole command line with its variables.
 pub(crate) fn command() -> clap::Command {
     let with_variables = |command: clap::Command| {
+        let name = command.get_name().to_owned();
         command.mut_args(|arg| match variable_of(&arg) {
-            Some(variable) => arg.env(variable).hide_env_values(true),
-            None => arg,
+            Some(variable) if !is_stated(&name, &arg) => arg.env(variable).hide_env_values(true),
+            _ => arg,
         })
     };
     let names: Vec<_> = subcommands(&Cli::command());
@@ -91,6 +92,14 @@ fn is_clap_own(long: &str) -> bool {
     matches!(long, "help" | "version")
 }
 
+/// What an operator states is no setting: it is said on the command line alone, so that a variable or
+/// key that is there for another command (the `drain` of `announce`) does nothing by itself.
+fn is_stated(command: &str, arg: &Arg) -> bool {
+    let states = matches!(command, "set" | "evict" | "release" | "config");
+    let is_statement = |long| matches!(long, "weight" | "drain" | "clear" | "all" | "reason");
+    states && arg.get_long().is_some_and(is_statement)
+}
+
 fn subcommands(command: &clap::Command) -> Vec<String> {
     let names = command.get_subcommands().map(|c| c.get_name().to_owned());
     names.filter(|name| name != "help").collect()
@@ -113,11 +122,12 @@ fn find_config_path(words: &[OsString]) -> Option<PathBuf> {
 /// Puts the file's values where the defaults stand.
 fn with_file(command: clap::Command, file: &ConfigFile) -> clap::Command {
     let fill = |command: clap::Command, entries: &HashMap<String, Entry>| {
+        let name = command.get_name().to_owned();
         command.mut_args(|arg| {
             let entry = arg.get_long().and_then(|long| entries.get(long));
             match entry {
-                Some(entry) => with_entry(arg, entry),
-                None => arg,
+                Some(entry) if !is_stated(&name, &arg) => with_entry(arg, entry),
+                _ => arg,
             }
         })
     };

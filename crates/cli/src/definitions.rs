@@ -8,20 +8,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
-use tokio::time::timeout;
-use tonic::Code;
-use tonic::transport::Channel;
 use waypost_announcer::definitions::{self, DefinitionsError, Mistake, Outcome};
-use waypost_announcer::{connect_lazy, explain};
+use waypost_core::config::Signed;
 use waypost_core::{AnnouncementLog, DefinitionKey};
 use waypost_proto::v1 as pb;
 use waypost_proto::v1::definition_input::Kind;
-use waypost_proto::v1::gateway_client::GatewayClient;
-use waypost_runtime::WallClock;
 
 use crate::args::{ApplyArgs, DefinitionKindArg, DeleteArgs, OutputFormat, WriteToArgs};
 use crate::exit::{Exit, Failure};
-use crate::limits::{APPLY_MAX, DEFINITION_FILE_BYTES_MAX};
+use crate::gateway::ask;
+use crate::limits::DEFINITION_FILE_BYTES_MAX;
+use crate::operator::sign;
 use crate::{kafka, output};
 use file::Document;
 
@@ -35,23 +32,24 @@ struct Row {
 }
 
 pub(crate) async fn apply(args: ApplyArgs) -> Result<Exit, Failure> {
+    let signed = sign(&args.author, "waypost apply")?;
     let documents = read_files(&args.file)?;
     let messages: Vec<_> = documents.iter().map(|d| d.message.clone()).collect();
     let inputs = definitions::read_request(&messages).map_err(|e| place(e, &documents))?;
     let rows = match &args.to.kafka {
         Some(brokers) => {
             let log: Arc<dyn AnnouncementLog> = kafka::open(brokers, &args.to.topics)?;
-            let now = WallClock::system().now();
-            let changes = definitions::apply(&*log, &inputs, now).await;
+            let changes = definitions::apply(&*log, &inputs, &signed).await;
             let changes = changes.map_err(|e| Failure::failed(e.to_string()))?;
             changes.iter().map(Row::from).collect()
         }
-        None => apply_through_gateway(&args.to, messages).await?,
+        None => apply_through_gateway(&args.to, messages, &signed).await?,
     };
     print(args.output.output, &rows)
 }
 
 pub(crate) async fn delete(args: DeleteArgs) -> Result<Exit, Failure> {
+    let signed = sign(&args.author, "waypost delete")?;
     let kind = match args.kind {
         DefinitionKindArg::Cluster => Kind::Cluster,
         DefinitionKindArg::Service => Kind::Service,
@@ -60,10 +58,10 @@ pub(crate) async fn delete(args: DeleteArgs) -> Result<Exit, Failure> {
     let row = match &args.to.kafka {
         Some(brokers) => {
             let log: Arc<dyn AnnouncementLog> = kafka::open(brokers, &args.to.topics)?;
-            let change = definitions::delete(&*log, key).await;
+            let change = definitions::delete(&*log, key, &signed).await;
             Row::from(&change.map_err(|e| Failure::failed(e.to_string()))?)
         }
-        None => delete_through_gateway(&args.to, kind, args.name).await?,
+        None => delete_through_gateway(&args.to, kind, args.name, &signed).await?,
     };
     print(args.output.output, &[row])
 }
@@ -135,8 +133,12 @@ fn mk_mistakes(mistakes: Vec<String>) -> Failure {
 async fn apply_through_gateway(
     to: &WriteToArgs,
     definitions: Vec<pb::DefinitionInput>,
+    signed: &Signed,
 ) -> Result<Vec<Row>, Failure> {
-    let request = pb::ApplyRequest { definitions };
+    let request = pb::ApplyRequest {
+        definitions,
+        author: signed.author.to_string(),
+    };
     let response = ask(&to.to, |mut client| {
         let request = request.clone();
         async move { client.apply(request).await }
@@ -149,9 +151,13 @@ async fn delete_through_gateway(
     to: &WriteToArgs,
     kind: Kind,
     name: String,
+    signed: &Signed,
 ) -> Result<Row, Failure> {
-    let kind = kind.into();
-    let request = pb::DeleteRequest { kind, name };
+    let request = pb::DeleteRequest {
+        kind: kind.into(),
+        name,
+        author: signed.author.to_string(),
+    };
     let response = ask(&to.to, |mut client| {
         let request = request.clone();
         async move { client.delete(request).await }
@@ -159,44 +165,6 @@ async fn delete_through_gateway(
     .await?;
     let result = response.result.unwrap_or_default();
     Ok(Row::from(&result))
-}
-
-/// Asks the gateways one after another until one answers. Definitions may be written twice without
-/// harm: the second time they are unchanged.
-async fn ask<T, F>(
-    addresses: &[String],
-    call: impl Fn(GatewayClient<Channel>) -> F,
-) -> Result<T, Failure>
-where
-    F: Future<Output = Result<tonic::Response<T>, tonic::Status>>,
-{
-    let mut errors = Vec::new();
-    for address in addresses {
-        let channel = connect_lazy(address).map_err(|e| Failure::usage(e.to_string()))?;
-        let client = GatewayClient::new(channel);
-        match timeout(APPLY_MAX, call(client)).await {
-            Ok(Ok(response)) => return Ok(response.into_inner()),
-            Ok(Err(status)) if is_final(status.code()) => {
-                return Err(Failure::failed(status.message()));
-            }
-            Ok(Err(status)) => errors.push(format!("gateway {address}: {}", explain(&status))),
-            Err(_) => {
-                let seconds = APPLY_MAX.as_secs();
-                errors.push(format!("gateway {address}: no answer within {seconds} s"));
-            }
-        }
-    }
-    Err(Failure::failed(format!(
-        "{}; name a running Observer with --to, or write to Kafka with --kafka",
-        errors.join("; ")
-    )))
-}
-
-fn is_final(code: Code) -> bool {
-    matches!(
-        code,
-        Code::InvalidArgument | Code::Aborted | Code::AlreadyExists | Code::NotFound
-    )
 }
 
 fn print(format: OutputFormat, rows: &[Row]) -> Result<Exit, Failure> {

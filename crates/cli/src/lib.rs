@@ -9,9 +9,11 @@ mod bootstrap;
 mod config;
 mod definitions;
 mod exit;
+mod gateway;
 mod kafka;
 mod limits;
 mod look;
+mod operator;
 mod output;
 mod serve;
 mod topics;
@@ -86,6 +88,9 @@ fn choose_target(command: &mut Command, matches: Option<&ArgMatches>) -> Result<
         Command::Announce(args) => &mut args.to,
         Command::Apply(args) => &mut args.to,
         Command::Delete(args) => &mut args.to,
+        Command::Set(args) => &mut args.to,
+        Command::Evict(args) => &mut args.to,
+        Command::Release(args) => &mut args.to,
         _ => return Ok(()),
     };
     match matches.and_then(config::prefers_gateway) {
@@ -110,6 +115,10 @@ async fn run_command(command: Command) -> Result<Exit, Failure> {
         Command::Get(args) => look::get::run(args).await,
         Command::Describe(args) => look::describe::run(args).await,
         Command::Watch(args) => look::watch::run(args).await,
+        Command::Set(args) => operator::set(args).await,
+        Command::Evict(args) => operator::evict(args).await,
+        Command::Release(args) => operator::release(args).await,
+        Command::Config(args) => operator::config(args).await,
         Command::Topics(args) => topics::run(args).await,
         Command::Status(args) => look::status::run(args).await,
         Command::Bootstrap(args) => bootstrap::run(&args),

@@ -4,5 +4,6 @@ mod compare;
 pub(crate) mod describe;
 pub(crate) mod get;
 mod rows;
+mod statements;
 pub(crate) mod status;
 pub(crate) mod watch;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use waypost_core::config::Weight;
 
 /// Reads `10s`, `500ms`, `2m`, `1h`.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
@@ -49,6 +50,15 @@ pub(crate) fn parse_weight(text: &str) -> Result<WeightArg, String> {
             "expected a weight of at least 0 (1.5) or D2 partition and weight (3=0.5)".to_owned(),
         ),
     }
+}
+
+/// Reads the weight of an override.
+pub(crate) fn parse_override_weight(text: &str) -> Result<Weight, String> {
+    let weight = text
+        .parse()
+        .ok()
+        .and_then(|number| Weight::new(number).ok());
+    weight.ok_or_else(|| "expected a weight of at least 0, for example 0.5".to_owned())
 }
 
 /// One key of the free metadata.

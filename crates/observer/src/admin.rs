@@ -6,6 +6,7 @@ mod catalogue;
 mod digests;
 mod dump;
 mod error;
+mod operator;
 mod page;
 mod status;
 mod streams;
@@ -21,7 +22,7 @@ use axum::routing::get;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use waypost_admin_api::BASE;
-use waypost_core::Timestamp;
+use waypost_core::{ResourceLocator as _, Timestamp};
 use waypost_runtime::{Readiness, WallClock};
 use waypost_store::Store;
 use waypost_xds::StreamRegistry;
@@ -30,6 +31,8 @@ use crate::ingest::Questions;
 use crate::limits::WATCHES_MAX;
 use crate::locator::Locator;
 use crate::settings::Settings;
+
+use error::ApiError;
 
 /// What the answers are made from. Clones share it.
 #[derive(Clone)]
@@ -63,6 +66,16 @@ impl AdminState {
         self.locator.store()
     }
 
+    /// The answer to a name that is not known: while not everything was read that means nothing.
+    fn no_such(&self, text: String) -> ApiError {
+        match self.locator.not_loaded() {
+            Some(reason) => ApiError::unavailable(format!(
+                "{text}, but this Observer is still reading the log ({reason}); try again"
+            )),
+            None => ApiError::not_found(text),
+        }
+    }
+
     /// Milliseconds since `time`, by this machine's clock; never negative.
     fn age_ms(&self, time: Timestamp) -> u64 {
         u64::try_from(self.clock.now().millis_since(time)).unwrap_or(0)
@@ -87,6 +100,7 @@ pub fn routes(state: AdminState) -> Router {
         .route("/services", get(catalogue::services))
         .route("/services/{name}", get(catalogue::service))
         .route("/uris/{cluster}", get(uris::uris))
+        .route("/operator", get(operator::operator))
         .route("/streams", get(streams::streams))
         .route("/watch/{cluster}", get(watch::watch));
     Router::new()

@@ -18,7 +18,7 @@ use waypost_store::WriterTaken;
 use waypost_xds::{AdsServer, AdsSettings, ListenError, ListenSettings, Listener, Serving};
 
 use crate::admin::{self, AdminState};
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, Sight};
 use crate::health::{self, Health};
 use crate::ingest::{Ingest, IngestParts};
 use crate::locator::{LoadGate, Locator};
@@ -145,8 +145,7 @@ impl Observer {
         let listener = Listener::bind(self.settings.listen)?;
         let admin_server = AdminServer::bind(self.settings.admin, "--admin").await?;
         let (grpc_address, admin_address) = (listener.local_addr(), admin_server.address());
-        let readiness = Readiness::new();
-        let registry = SharedRegistry::default();
+        let (readiness, registry) = (Readiness::new(), SharedRegistry::default());
         let gate = LoadGate::closed("the log was not asked yet");
         let locator = Locator::new(gate.clone());
         let metrics = Metrics::register(&registry, locator.store().clone());
@@ -166,13 +165,14 @@ impl Observer {
             keeper_settings: self.keeper_settings,
             progress: progress.clone(),
             readiness: readiness.clone(),
-            gate,
+            gate: gate.clone(),
             loaded_tx: loaded_tx.clone(),
             metrics: metrics.ingest.clone(),
             failed_tx: failed_tx.clone(),
         });
+        let sight = Sight::new(&locator, &questions, &gate);
         let (clock, writes) = (self.clock.clone(), self.settings.log_writes);
-        let gateway = Gateway::new(self.log, progress, clock, writes, metrics.gateway);
+        let gateway = Gateway::new(self.log, progress, sight, clock, writes, metrics.gateway);
         let health = Health::new().await;
         let ads = mk_ads(&locator, &identifier, &metrics.streams, &self.clock);
         let services = health::services(&health, gateway)?;

@@ -3,12 +3,17 @@
 
 mod append;
 mod definitions;
+mod operator;
+mod sight;
 
 use std::pin::Pin;
 use std::sync::Arc;
 
 use futures::Stream;
 use tonic::{Request, Response, Status};
+use waypost_announcer::WriteError;
+use waypost_announcer::operator::sign;
+use waypost_core::config::Signed;
 use waypost_core::{AnnouncementLog, LogError};
 use waypost_proto::v1 as pb;
 use waypost_runtime::WallClock;
@@ -17,22 +22,27 @@ use crate::metrics::GatewayMetrics;
 use crate::progress::Progress;
 use crate::settings::LogWrites;
 
+pub use sight::Sight;
+
 /// The service. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct Gateway {
     log: Arc<dyn AnnouncementLog>,
     progress: Progress,
+    sight: Sight,
     clock: WallClock,
     log_writes: LogWrites,
     metrics: GatewayMetrics,
 }
 
 impl Gateway {
-    /// A gateway to `log` that hears what becomes of records from `progress`.
+    /// A gateway to `log` that hears what becomes of records from `progress`, and sees what this
+    /// Observer holds.
     #[must_use]
     pub fn new(
         log: Arc<dyn AnnouncementLog>,
         progress: Progress,
+        sight: Sight,
         clock: WallClock,
         log_writes: LogWrites,
         metrics: GatewayMetrics,
@@ -40,10 +50,17 @@ impl Gateway {
         Self {
             log,
             progress,
+            sight,
             clock,
             log_writes,
             metrics,
         }
+    }
+
+    /// Who states something, when, and why.
+    fn sign(&self, author: &str, reason: &str) -> Result<Signed, Status> {
+        let author = if author.is_empty() { UNKNOWN } else { author };
+        sign(author, reason, self.clock.now()).map_err(|e| Status::invalid_argument(e.to_string()))
     }
 
     fn check_writable(&self) -> Result<(), Status> {
@@ -55,6 +72,9 @@ impl Gateway {
         }
     }
 }
+
+/// The author of a request that names none.
+const UNKNOWN: &str = "unknown";
 
 type AppendStream = Pin<Box<dyn Stream<Item = Result<pb::AppendProgress, Status>> + Send>>;
 
@@ -98,29 +118,60 @@ impl pb::gateway_server::Gateway for Gateway {
         result.map(Response::new)
     }
 
-    async fn set(&self, _: Request<pb::SetRequest>) -> Result<Response<pb::SetResponse>, Status> {
-        Err(Status::unimplemented("this release does not offer it yet"))
+    async fn set(
+        &self,
+        request: Request<pb::SetRequest>,
+    ) -> Result<Response<pb::SetResponse>, Status> {
+        let result = match self.check_writable() {
+            Ok(()) => operator::set(self, request.into_inner()).await,
+            Err(status) => Err(status),
+        };
+        self.metrics.on_request("set", &result);
+        result.map(Response::new)
     }
 
     async fn evict(
         &self,
-        _: Request<pb::EvictRequest>,
+        request: Request<pb::EvictRequest>,
     ) -> Result<Response<pb::EvictResponse>, Status> {
-        Err(Status::unimplemented("this release does not offer it yet"))
+        let result = match self.check_writable() {
+            Ok(()) => operator::evict(self, request.into_inner()).await,
+            Err(status) => Err(status),
+        };
+        self.metrics.on_request("evict", &result);
+        result.map(Response::new)
     }
 
     async fn release(
         &self,
-        _: Request<pb::ReleaseRequest>,
+        request: Request<pb::ReleaseRequest>,
     ) -> Result<Response<pb::ReleaseResponse>, Status> {
-        Err(Status::unimplemented("this release does not offer it yet"))
+        let result = match self.check_writable() {
+            Ok(()) => operator::release(self, request.into_inner()).await,
+            Err(status) => Err(status),
+        };
+        self.metrics.on_request("release", &result);
+        result.map(Response::new)
     }
 
     async fn restore(
         &self,
-        _: Request<pb::RestoreRequest>,
+        request: Request<pb::RestoreRequest>,
     ) -> Result<Response<pb::RestoreResponse>, Status> {
-        Err(Status::unimplemented("this release does not offer it yet"))
+        let result = match self.check_writable() {
+            Ok(()) => operator::restore(self, request.into_inner()).await,
+            Err(status) => Err(status),
+        };
+        self.metrics.on_request("restore", &result);
+        result.map(Response::new)
+    }
+}
+
+/// How an error of a write to the config topic looks to a caller.
+fn status_of_write(error: &WriteError) -> Status {
+    match error {
+        WriteError::Outdated { .. } => Status::aborted(error.to_string()),
+        WriteError::Log(error) => status_of(error),
     }
 }
 

@@ -67,6 +67,9 @@ pub const ORPHANS_LISTED_MAX: usize = 1_000;
 /// How often what an operator should look at is looked for: nothing of it needs a quick answer.
 pub const NOTICE_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Statements of operators of each kind that one answer shows.
+pub const STATEMENTS_SHOWN_MAX: usize = 1_000;
+
 /// Refused definitions that `status` remembers.
 pub const REFUSED_DEFINITIONS_MAX: usize = 20;
 

@@ -139,6 +139,7 @@ async fn bad_requests_write_nothing() {
             name: "a b".to_owned(),
             ..DefinitionInput::default()
         }],
+        ..ApplyRequest::default()
     };
     let status = client.apply(bad).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
@@ -170,7 +171,10 @@ async fn definitions_are_applied_served_and_deleted() {
             properties_json: "{}".to_owned(),
         },
     ];
-    let request = ApplyRequest { definitions };
+    let request = ApplyRequest {
+        definitions,
+        author: "ann@ops1".to_owned(),
+    };
     let applied = client.apply(request.clone()).await.unwrap().into_inner();
     let outcomes: Vec<_> = applied
         .results
@@ -192,6 +196,7 @@ async fn definitions_are_applied_served_and_deleted() {
     let delete = DeleteRequest {
         kind: definition_input::Kind::Service.into(),
         name: "profileReads".to_owned(),
+        author: "ann@ops1".to_owned(),
     };
     let deleted = client.delete(delete).await.unwrap().into_inner();
     assert_eq!(deleted.result.unwrap().outcome(), Outcome::Deleted);

@@ -132,7 +132,10 @@ impl ConfigFile {
         let name = key.get_ref().as_ref();
         let args: Vec<_> = owners
             .iter()
-            .flat_map(|command| command.get_arguments())
+            .flat_map(|command| {
+                let stated = |arg: &&clap::Arg| super::is_stated(command.get_name(), arg);
+                command.get_arguments().filter(move |arg| !stated(arg))
+            })
             .filter(|arg| arg.get_long().is_some_and(is_key))
             .collect();
         let Some(arg) = args.iter().find(|arg| arg.get_long() == Some(name)) else {

@@ -30,11 +30,11 @@ fn every_flag_has_a_variable_and_says_its_default() {
             }
             let place = format!("{} --{long}", sub.get_name());
             let variable = arg.get_env().and_then(|v| v.to_str()).unwrap_or_default();
-            assert_eq!(
-                variable,
-                format!("WAYPOST_{}", long.to_uppercase().replace('-', "_")),
-                "{place}"
-            );
+            let expected = match is_stated(sub.get_name(), arg) {
+                true => String::new(),
+                false => format!("WAYPOST_{}", long.to_uppercase().replace('-', "_")),
+            };
+            assert_eq!(variable, expected, "{place}");
             let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
             let shows_default = !arg.get_default_values().is_empty()
                 && !arg.is_hide_default_value_set()
@@ -45,6 +45,26 @@ fn every_flag_has_a_variable_and_says_its_default() {
             );
         }
     }
+}
+
+#[test]
+fn what_an_operator_states_comes_from_the_command_line_alone() {
+    let words = [
+        "waypost",
+        "set",
+        "c",
+        "http://h:1",
+        "--clear",
+        "--reason",
+        "r",
+    ];
+    let found = matches("drain = '5s'\nweight = ['1']\n", &words);
+    let (_, set) = found.subcommand().unwrap();
+    assert!(!set.get_flag("drain") && set.get_flag("clear"));
+    assert!(!set.contains_id("weight"));
+    let error = parse("[set]\ndrain = true\n").unwrap_err();
+    assert!(error.contains(":2: unknown key \"drain\""), "{error}");
+    assert!(parse("reason = 'r'\n").is_err());
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use waypost_admin_api::{ClusterView, DefinitionView, ServiceView, UriView, path};
+use waypost_admin_api::{ClusterView, DefinitionView, OperatorView, ServiceView, UriView, path};
 
-use super::{get, rows};
+use super::{get, rows, statements};
 use crate::admin::Admin;
 use crate::args::{DescribeArg, DescribeArgs, OutputFormat};
 use crate::exit::{Exit, Failure};
@@ -22,7 +22,8 @@ pub(crate) async fn run(args: DescribeArgs) -> Result<Exit, Failure> {
         DescribeArg::Cluster => {
             let view: ClusterView = admin.get(&path::cluster(&args.name)).await?;
             let uris: Vec<UriView> = admin.get_all(&path::uris(&args.name)).await?;
-            print(format, &view, || cluster_lines(&view, &uris))
+            let operator: OperatorView = admin.get(&path::operator(Some(&args.name))).await?;
+            print(format, &view, || cluster_lines(&view, &uris, &operator))
         }
         DescribeArg::Service => {
             let view: ServiceView = admin.get(&path::service(&args.name)).await?;
@@ -30,10 +31,7 @@ pub(crate) async fn run(args: DescribeArgs) -> Result<Exit, Failure> {
         }
         DescribeArg::Uri => {
             let wanted = args.uri.unwrap_or_default();
-            let uris: Vec<UriView> = admin.get_all(&path::uris(&args.name)).await?;
-            let view = uris.into_iter().find(|u| u.uri == wanted).ok_or_else(|| {
-                Failure::failed(format!("cluster {} has no URI {wanted}", args.name))
-            })?;
+            let view = find_uri(&admin, &args.name, &wanted).await?;
             print(format, &view, || uri_lines(&view))
         }
         DescribeArg::Stream => {
@@ -45,6 +43,24 @@ pub(crate) async fn run(args: DescribeArgs) -> Result<Exit, Failure> {
             })
         }
     }
+}
+
+/// One instance. Of one that nobody announces the error says what operators stated about it.
+async fn find_uri(admin: &Admin, cluster: &str, uri: &str) -> Result<UriView, Failure> {
+    let found: Result<Vec<UriView>, _> = admin.get_all(&path::uris(cluster)).await;
+    let found = match found {
+        Ok(uris) => uris
+            .into_iter()
+            .find(|u| u.uri == uri)
+            .ok_or_else(|| Failure::failed(format!("cluster {cluster} has no URI {uri}"))),
+        Err(failure) => Err(failure),
+    };
+    let Err(failure) = found else {
+        return found;
+    };
+    let operator: Result<OperatorView, _> = admin.get(&path::operator(Some(cluster))).await;
+    let notes = operator.map_or_else(|_| String::new(), |view| statements::of_absent(&view, uri));
+    Err(Failure::failed(format!("{failure}{notes}")))
 }
 
 fn print<T: Serialize>(
@@ -84,12 +100,21 @@ impl Lines {
         self.put(
             "definition",
             format!(
-                "revision {}, created {}, changed {}",
+                "revision {}, created {}, changed {}{}",
                 definition.revision,
                 show_time(definition.created_at_ms),
-                show_time(definition.modified_at_ms)
+                show_time(definition.modified_at_ms),
+                match definition.author.as_str() {
+                    "" => String::new(),
+                    author => format!(" by {author}"),
+                }
             ),
         );
+        if definition.orphaned {
+            let what = "the log lost it; run waypost config restore or waypost config forget";
+            self.put("orphaned", what);
+        }
+        self.put("conflict", definition.conflict.as_deref().unwrap_or(""));
         self.put_all("properties", fields(&definition.properties));
     }
 
@@ -112,7 +137,7 @@ fn fields(value: &Value) -> Vec<String> {
     entries.iter().map(line).collect()
 }
 
-fn cluster_lines(view: &ClusterView, uris: &[UriView]) -> Vec<String> {
+fn cluster_lines(view: &ClusterView, uris: &[UriView], operator: &OperatorView) -> Vec<String> {
     let mut lines = Lines::default();
     let counts = &view.summary.instances;
     lines.put("cluster", &view.summary.name);
@@ -141,6 +166,9 @@ fn cluster_lines(view: &ClusterView, uris: &[UriView]) -> Vec<String> {
     let partitions: Vec<_> = view.d2_partitions.iter().map(ToString::to_string).collect();
     lines.put("D2 partitions", partitions.join(", "));
     lines.put_all("without address", view.unresolved_uris.iter().cloned());
+    for (title, stated) in statements::of_cluster(operator) {
+        lines.put_all(title, stated);
+    }
     let versions = view.versions.iter().map(|(kind, v)| format!("{kind}: {v}"));
     lines.put_all("versions", versions);
     lines.put_all(
@@ -170,6 +198,23 @@ fn uri_lines(view: &UriView) -> Vec<String> {
     lines.put("cluster", &view.cluster);
     lines.put("health", view.health.as_str());
     lines.put("weight", rows::weights(&view.weights));
+    if let Some(o) = &view.overridden {
+        lines.put("override", statements::override_line(o));
+    }
+    if let Some(a) = &view.announced {
+        let weights = rows::weights(&a.weights);
+        lines.put(
+            "announces",
+            format!("weight {weights}, {}", a.health.as_str()),
+        );
+    }
+    if let Some(e) = &view.evicted {
+        let line = statements::eviction_line(e);
+        lines.put(
+            "evicted",
+            format!("{line} (it announced itself again since)"),
+        );
+    }
     lines.put("host", &view.hostname);
     lines.put("addresses", view.addresses.join(", "));
     lines.put("without address", view.unresolved.as_deref().unwrap_or(""));

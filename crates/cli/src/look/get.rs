@@ -1,9 +1,11 @@
-//! `waypost get clusters|services|uris|streams [NAME]`.
+//! `waypost get clusters|services|uris|streams|overrides|journal [NAME]`.
 
 use serde::Serialize;
-use waypost_admin_api::{ClusterSummary, ClusterView, ServiceView, StreamView, UriView, path};
+use waypost_admin_api::{
+    ClusterSummary, ClusterView, OperatorView, ServiceView, StreamView, UriView, path,
+};
 
-use super::rows;
+use super::{rows, statements};
 use crate::admin::Admin;
 use crate::args::{GetArgs, ListArg, OutputFormat};
 use crate::exit::{Exit, Failure};
@@ -25,6 +27,16 @@ pub(crate) async fn run(args: GetArgs) -> Result<Exit, Failure> {
         ListArg::Uris => {
             let uris = uris(&admin, name).await?;
             print(format, &uris, &rows::URIS, rows::uri)
+        }
+        ListArg::Overrides => {
+            let view: OperatorView = admin.get(&path::operator(name)).await?;
+            let header = &statements::OVERRIDES;
+            print(format, &view.overrides, header, statements::override_row)
+        }
+        ListArg::Journal => {
+            let view: OperatorView = admin.get(&path::operator(name)).await?;
+            let header = &statements::JOURNAL;
+            print(format, &view.journal, header, statements::journal_row)
         }
         ListArg::Streams => {
             let streams = streams(&admin, name).await?;

@@ -6,6 +6,7 @@ use waypost_admin_api::{
     ClusterSummary, LogFacts, RefusedNote, ServiceView, SourceView, StreamView, UriView,
 };
 
+use super::statements;
 use crate::output::show_age;
 
 pub(super) const CLUSTERS: [&str; 7] = [
@@ -112,9 +113,17 @@ pub(super) fn find_log(sources: &[SourceView]) -> Option<&LogFacts> {
     sources.iter().find_map(|source| source.log.as_ref())
 }
 
+pub(super) fn yes_or_no(is: bool) -> String {
+    if is { "yes" } else { "no" }.to_owned()
+}
+
 /// Everything about an instance that is not as usual.
 pub(super) fn notes(u: &UriView) -> String {
     let mut notes = Vec::new();
+    notes.extend(u.overridden.as_ref().map(|o| {
+        let effect = statements::effect(o);
+        format!("{effect} set by {}: {}", o.author, o.reason)
+    }));
     notes.extend(
         u.unresolved
             .as_ref()

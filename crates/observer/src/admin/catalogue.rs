@@ -10,8 +10,10 @@ use waypost_admin_api::{
 };
 use waypost_core::definition::DefinitionStat;
 use waypost_core::{
-    ClusterName, Health, ResourceLocator as _, ResourceType, ServiceName, SourceSlot, Variant,
+    ClusterName, DefinitionKey, Health, ResourceLocator as _, ResourceType, ServiceName,
+    SourceSlot, Variant,
 };
+use waypost_fold::Origin;
 use waypost_store::{ClusterSnapshot, Store};
 
 use super::AdminState;
@@ -40,7 +42,7 @@ pub(super) async fn cluster(
 ) -> Result<Json<ClusterView>, ApiError> {
     let store = state.store();
     let no_such = || {
-        ApiError::not_found(format!(
+        state.no_such(format!(
             "no cluster {name:?} is known; `waypost get clusters` lists those that are"
         ))
     };
@@ -50,7 +52,13 @@ pub(super) async fn cluster(
     let definition = found.definition.as_ref();
     Ok(Json(ClusterView {
         summary: summary(&snapshot, services),
-        definition: definition.map(|d| definition_view(&d.document, d.stat)),
+        definition: match definition {
+            Some(d) => {
+                let view = definition_view(&d.document, d.stat, &d.author);
+                Some(with_log(&state, DefinitionKey::Cluster(d.name.clone()), view).await?)
+            }
+            None => None,
+        },
         sources: source_names(&found.sources),
         min_healthy_percent: u32::from(found.min_healthy_percent),
         unresolved_uris: found
@@ -79,12 +87,36 @@ pub(super) async fn service(
     State(state): State<AdminState>,
     Path(name): Path<String>,
 ) -> Result<Json<ServiceView>, ApiError> {
-    let parsed = ServiceName::parse(&name).ok();
-    let view = parsed.and_then(|name| service_view(state.store(), &name));
-    view.map(Json).ok_or_else(|| {
-        ApiError::not_found(format!(
+    let no_such = || {
+        state.no_such(format!(
             "no service {name:?} is known; `waypost get services` lists those that are"
         ))
+    };
+    let parsed = ServiceName::parse(&name).map_err(|_| no_such())?;
+    let mut view = service_view(state.store(), &parsed).ok_or_else(no_such)?;
+    if let Some(definition) = view.definition.take() {
+        let key = DefinitionKey::Service(parsed);
+        view.definition = Some(with_log(&state, key, definition).await?);
+    }
+    Ok(Json(view))
+}
+
+/// Adds what the log says of a definition's record.
+async fn with_log(
+    state: &AdminState,
+    key: DefinitionKey,
+    view: DefinitionView,
+) -> Result<DefinitionView, ApiError> {
+    let looked = state.questions.look(move |replica| {
+        let held = replica.logs().config.find(&key.into())?;
+        let conflict = held.conflict.as_ref().map(ToString::to_string);
+        Some((held.origin == Origin::Orphaned, conflict))
+    });
+    let (orphaned, conflict) = looked.await?.unwrap_or_default();
+    Ok(DefinitionView {
+        orphaned,
+        conflict,
+        ..view
     })
 }
 
@@ -131,17 +163,20 @@ fn service_view(store: &Store, name: &ServiceName) -> Option<ServiceView> {
         cluster: found.cluster.to_string(),
         path: definition.map_or_else(String::new, |d| d.path.clone()),
         implicit: definition.is_none(),
-        definition: definition.map(|d| definition_view(&d.document, d.stat)),
+        definition: definition.map(|d| definition_view(&d.document, d.stat, &d.author)),
         sources: source_names(&found.sources),
     })
 }
 
-fn definition_view(document: &[u8], stat: DefinitionStat) -> DefinitionView {
+fn definition_view(document: &[u8], stat: DefinitionStat, author: &str) -> DefinitionView {
     DefinitionView {
         properties: serde_json::from_slice(document).unwrap_or(Value::Null),
         created_at_ms: stat.created.0,
         modified_at_ms: stat.modified.0,
         revision: stat.revision,
+        author: author.to_owned(),
+        orphaned: false,
+        conflict: None,
     }
 }
 

@@ -50,7 +50,7 @@ impl IntoResponse for ApiError {
 /// The answer to a path that is none.
 pub(super) async fn no_such_path(uri: Uri) -> ApiError {
     ApiError::not_found(format!(
-        "there is nothing at {}; see /api/v1/status, /digests, /clusters, /services, /uris/CLUSTER, /streams, /watch/CLUSTER, and /config_dump, /metrics, /ready, /live",
+        "there is nothing at {}; see /api/v1/status, /digests, /clusters, /services, /uris/CLUSTER, /operator, /streams, /watch/CLUSTER, and /config_dump, /metrics, /ready, /live",
         uri.path()
     ))
 }

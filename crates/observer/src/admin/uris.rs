@@ -3,14 +3,16 @@
 use axum::Json;
 use axum::extract::{Path, RawQuery, State};
 use serde_json::Value;
-use waypost_admin_api::{LogFacts, Page, RefusedNote, SourceView, UriHealth, UriView};
+use waypost_admin_api::{
+    AnnouncedView, EvictionView, LogFacts, Page, RefusedNote, SourceView, UriHealth, UriView,
+};
 use waypost_core::announcement::effective_ttl;
 use waypost_core::{Announcement, Health, InstanceKey, SourceSlot};
 use waypost_fold::{Confirmation, Expiry, InstanceView, Refusal};
 
 use super::error::ApiError;
 use super::page::PageQuery;
-use super::{AdminState, millis};
+use super::{AdminState, millis, operator};
 use crate::render::report::{self, InstanceReport};
 
 pub(super) async fn uris(
@@ -20,7 +22,7 @@ pub(super) async fn uris(
 ) -> Result<Json<Page<UriView>>, ApiError> {
     let query = PageQuery::read(query.as_deref())?;
     let found = report::find_cluster(state.store(), &cluster).ok_or_else(|| {
-        ApiError::not_found(format!(
+        state.no_such(format!(
             "no cluster {cluster:?} is known; `waypost get clusters` lists those that are"
         ))
     })?;
@@ -38,10 +40,20 @@ pub(super) async fn views(
     reports: Vec<InstanceReport>,
 ) -> Result<Vec<UriView>, ApiError> {
     let keys = reports.iter().map(|report| key(&report.announcement));
-    let logged = state.questions.instances(keys.collect()).await?;
-    let views = reports.into_iter().zip(logged);
+    let keys: Vec<_> = keys.collect();
+    let looked = state.questions.look(move |replica| {
+        let (announcements, config) = (replica.logs().announcements, replica.logs().config);
+        let look = |key| {
+            (
+                announcements.find(key),
+                operator::find_eviction(config, key),
+            )
+        };
+        keys.iter().map(look).collect::<Vec<_>>()
+    });
+    let views = reports.into_iter().zip(looked.await?);
     Ok(views
-        .map(|(report, logged)| view(state, report, logged.as_ref()))
+        .map(|(report, (logged, evicted))| view(state, report, logged.as_ref(), evicted))
         .collect())
 }
 
@@ -52,12 +64,23 @@ fn key(announcement: &Announcement) -> InstanceKey {
     }
 }
 
-fn view(state: &AdminState, report: InstanceReport, logged: Option<&InstanceView>) -> UriView {
+fn view(
+    state: &AdminState,
+    report: InstanceReport,
+    logged: Option<&InstanceView>,
+    evicted: Option<EvictionView>,
+) -> UriView {
     let unresolved = report.is_unresolved().then(|| {
         "it announces no address and its URI names none; gRPC and Envoy clients are not told of it"
             .to_owned()
     });
     let refusals = logged.and_then(|l| l.refusal.as_deref());
+    let overridden = report.overridden.as_ref();
+    let above = overridden.map(|o| operator::override_view(&o.above, true));
+    let announced = overridden.map(|o| AnnouncedView {
+        health: health(o.announced.health),
+        weights: o.announced.weights.clone(),
+    });
     let a = report.announcement;
     UriView {
         cluster: a.cluster.to_string(),
@@ -65,12 +88,11 @@ fn view(state: &AdminState, report: InstanceReport, logged: Option<&InstanceView
         hostname: a.hostname,
         addresses: report.addresses.iter().map(ToString::to_string).collect(),
         unresolved,
-        health: match a.health {
-            Health::Healthy => UriHealth::Healthy,
-            Health::Draining => UriHealth::Draining,
-            Health::Unhealthy => UriHealth::Unhealthy,
-        },
+        health: health(a.health),
         weights: a.weights,
+        overridden: above,
+        announced,
+        evicted,
         metadata: serde_json::from_str(&a.metadata).unwrap_or(Value::Null),
         fabric: a.fabric,
         zone: a.zone,
@@ -81,6 +103,14 @@ fn view(state: &AdminState, report: InstanceReport, logged: Option<&InstanceView
         ttl_ms: millis(effective_ttl(a.ttl)),
         sources: sources(&report.sources, logged),
         refused: refusals.map(|r| refused(state, r)).into_iter().collect(),
+    }
+}
+
+fn health(health: Health) -> UriHealth {
+    match health {
+        Health::Healthy => UriHealth::Healthy,
+        Health::Draining => UriHealth::Draining,
+        Health::Unhealthy => UriHealth::Unhealthy,
     }
 }
 

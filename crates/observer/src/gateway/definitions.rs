@@ -4,14 +4,15 @@ use tonic::Status;
 use waypost_announcer::definitions::{self, DefinitionsError};
 use waypost_proto::v1 as pb;
 
-use crate::gateway::{Gateway, status_of};
+use crate::gateway::{Gateway, status_of, status_of_write};
 
 pub(super) async fn apply(
     gateway: &Gateway,
     request: pb::ApplyRequest,
 ) -> Result<pb::ApplyResponse, Status> {
     let inputs = definitions::read_request(&request.definitions).map_err(|e| to_status(&e))?;
-    let changes = definitions::apply(&*gateway.log, &inputs, gateway.clock.now())
+    let signed = gateway.sign(&request.author, "waypost apply")?;
+    let changes = definitions::apply(&*gateway.log, &inputs, &signed)
         .await
         .map_err(|e| to_status(&e))?;
     Ok(pb::ApplyResponse {
@@ -25,7 +26,8 @@ pub(super) async fn delete(
 ) -> Result<pb::DeleteResponse, Status> {
     let key = definitions::read_key(request.kind(), &request.name)
         .map_err(|mistake| Status::invalid_argument(mistake.to_string()))?;
-    let change = definitions::delete(&*gateway.log, key)
+    let signed = gateway.sign(&request.author, "waypost delete")?;
+    let change = definitions::delete(&*gateway.log, key, &signed)
         .await
         .map_err(|e| to_status(&e))?;
     Ok(pb::DeleteResponse {
@@ -36,9 +38,12 @@ pub(super) async fn delete(
 fn to_status(error: &DefinitionsError) -> Status {
     match error {
         DefinitionsError::Mistakes(_) => Status::invalid_argument(error.to_string()),
-        DefinitionsError::Read(source) | DefinitionsError::Write { source, .. } => {
-            let code = status_of(source).code();
-            Status::new(code, error.to_string())
+        DefinitionsError::Conflicts(_) => Status::aborted(error.to_string()),
+        DefinitionsError::Read(source) | DefinitionsError::ReadBack(source) => {
+            Status::new(status_of(source).code(), error.to_string())
+        }
+        DefinitionsError::Write { source, .. } => {
+            Status::new(status_of_write(source).code(), error.to_string())
         }
     }
 }

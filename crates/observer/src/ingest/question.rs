@@ -1,12 +1,12 @@
 //! Questions that only the ingest task can answer, since it alone holds the folds.
 
 use std::collections::VecDeque;
+use std::fmt;
 
 use tokio::sync::{mpsc, oneshot};
-use waypost_core::ConfigKey;
 use waypost_core::record::{KeeperId, LogIdentity};
-use waypost_core::{InstanceKey, LogTime, Offset, PartitionId, Timestamp, Topic};
-use waypost_fold::{HoldingView, InstanceView, RejectReason, Role};
+use waypost_core::{ConfigKey, InstanceKey, LogTime, Offset, PartitionId, Timestamp, Topic};
+use waypost_fold::{HoldingView, InstanceView, RejectReason, Replica, Role};
 
 use super::Ingest;
 use super::digests::DigestQuestion;
@@ -26,6 +26,16 @@ pub(super) enum Question {
     Log(oneshot::Sender<LogView>),
     Instances(Vec<InstanceKey>, oneshot::Sender<Vec<Option<InstanceView>>>),
     Digests(DigestQuestion),
+    Look(Look),
+}
+
+/// Something to be read off the replica, and told to whoever asked.
+pub(super) struct Look(Box<dyn FnOnce(&Replica) + Send>);
+
+impl fmt::Debug for Look {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Look")
+    }
 }
 
 /// The log as this Observer has read it.
@@ -136,6 +146,23 @@ impl Questions {
             .await
     }
 
+    /// What `look` reads off the replica. It runs on the ingest task, so it must be quick.
+    ///
+    /// # Errors
+    /// The ingest task has ended or is busy.
+    pub async fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Replica) -> T + Send + 'static,
+    ) -> Result<T, IngestGone> {
+        self.ask(|reply_tx| {
+            Question::Look(Look(Box::new(move |replica| {
+                // An asker that has gone is no error.
+                let _ = reply_tx.send(look(replica));
+            })))
+        })
+        .await
+    }
+
     pub(super) async fn ask<T>(
         &self,
         question: impl FnOnce(oneshot::Sender<T>) -> Question,
@@ -165,6 +192,7 @@ impl Ingest {
                     .map(|key| self.replica.logs().announcements.find(key));
                 let _ = reply_tx.send(found.collect());
             }
+            Question::Look(Look(look)) => look(&self.replica),
             Question::Digests(question) => self.answer_digests(question),
         }
     }
