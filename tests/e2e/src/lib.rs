@@ -14,6 +14,7 @@ pub mod kafka_faults;
 pub mod kafka_main_job;
 pub mod look;
 pub mod protocol_core;
+pub mod replica_digest;
 
 use std::pin::Pin;
 
@@ -100,6 +101,13 @@ pub const PROOFS: &[Proof] = &[
         needs: "Apache Kafka, Python with kafka-python and grpcio",
         takes: ("1 min", "1 min"),
         run: |form, figures| Box::pin(announce_any_language::prove(form, figures)),
+    },
+    Proof {
+        name: "replica-digest",
+        shows: "five Observers, one late, one over a compacted log, one paused, agree; a lie is named",
+        needs: "Apache Kafka",
+        takes: ("11 min", "90 s"),
+        run: |form, figures| Box::pin(replica_digest::prove(form, figures)),
     },
 ];
 
