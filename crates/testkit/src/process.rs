@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -11,7 +12,9 @@ pub use rustix::process::Signal;
 use rustix::process::{Pid, kill_process, kill_process_group};
 use tokio::time::Instant;
 
-use crate::limits::{OUTPUT_LINES_MAX, OUTPUT_LINES_SHOWN, POLL_INTERVAL, STOP_MAX};
+use crate::limits::{
+    OUTPUT_LINES_MAX, OUTPUT_LINES_SHOWN, OUTPUT_READ_MAX, POLL_INTERVAL, STOP_MAX,
+};
 
 /// Where a line was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +32,8 @@ pub struct Process {
     name: String,
     child: Child,
     output: Arc<Mutex<Output>>,
+    /// What reads its output: each ends with its pipe.
+    readers: Vec<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
@@ -72,16 +77,15 @@ impl Process {
             .spawn()
             .with_context(|| format!("{name}: cannot start {:?}", command.get_program()))?;
         let output = Arc::new(Mutex::new(Output::default()));
-        if let Some(stdout) = child.stdout.take() {
-            capture(Stream::Stdout, stdout, &output);
-        }
-        if let Some(stderr) = child.stderr.take() {
-            capture(Stream::Stderr, stderr, &output);
-        }
+        let stdout = child.stdout.take();
+        let stderr = child.stderr.take();
+        let stdout = stdout.map(|pipe| capture(Stream::Stdout, pipe, &output));
+        let stderr = stderr.map(|pipe| capture(Stream::Stderr, pipe, &output));
         Ok(Self {
             name: name.to_owned(),
             child,
             output,
+            readers: stdout.into_iter().chain(stderr).collect(),
         })
     }
 
@@ -202,8 +206,7 @@ impl Process {
         let end = Instant::now() + deadline;
         loop {
             if let Some(status) = self.child.try_wait()? {
-                // The readers see the end of the pipes a moment later than the kernel reaps.
-                tokio::time::sleep(POLL_INTERVAL).await;
+                self.read_to_the_end().await;
                 return Ok(status);
             }
             if Instant::now() >= end {
@@ -213,6 +216,15 @@ impl Process {
                     self.tail()
                 );
             }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    /// The readers see the end of the pipes later than the kernel reaps, on a busy machine much later;
+    /// a child that it left behind may hold them open for ever.
+    async fn read_to_the_end(&self) {
+        let end = Instant::now() + OUTPUT_READ_MAX;
+        while Instant::now() < end && !self.readers.iter().all(JoinHandle::is_finished) {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
@@ -290,7 +302,11 @@ impl Drop for Process {
     }
 }
 
-fn capture(stream: Stream, pipe: impl Read + Send + 'static, output: &Arc<Mutex<Output>>) {
+fn capture(
+    stream: Stream,
+    pipe: impl Read + Send + 'static,
+    output: &Arc<Mutex<Output>>,
+) -> JoinHandle<()> {
     let output = Arc::clone(output);
     std::thread::spawn(move || {
         let mut reader = BufReader::new(pipe);
@@ -305,7 +321,7 @@ fn capture(stream: Stream, pipe: impl Read + Send + 'static, output: &Arc<Mutex<
             }
             output.lines.push_back((stream, line));
         }
-    });
+    })
 }
 
 #[cfg(test)]
