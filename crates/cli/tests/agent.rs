@@ -74,6 +74,31 @@ impl Gateway for FakeGateway {
     ) -> Result<Response<pb::DeleteResponse>, Status> {
         Err(Status::unimplemented("not in this test"))
     }
+
+    async fn set(&self, _: Request<pb::SetRequest>) -> Result<Response<pb::SetResponse>, Status> {
+        Err(Status::unimplemented("not in this test"))
+    }
+
+    async fn evict(
+        &self,
+        _: Request<pb::EvictRequest>,
+    ) -> Result<Response<pb::EvictResponse>, Status> {
+        Err(Status::unimplemented("not in this test"))
+    }
+
+    async fn release(
+        &self,
+        _: Request<pb::ReleaseRequest>,
+    ) -> Result<Response<pb::ReleaseResponse>, Status> {
+        Err(Status::unimplemented("not in this test"))
+    }
+
+    async fn restore(
+        &self,
+        _: Request<pb::RestoreRequest>,
+    ) -> Result<Response<pb::RestoreResponse>, Status> {
+        Err(Status::unimplemented("not in this test"))
+    }
 }
 
 async fn start_gateway() -> (SocketAddr, Requests) {
