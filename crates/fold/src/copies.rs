@@ -195,3 +195,127 @@ fn live_order(a: &Live, b: &Live) -> std::cmp::Ordering {
     let by_life = is_later(a.life, b.life).cmp(&is_later(b.life, a.life));
     by_confirmation.then(by_silence).then(by_life)
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use waypost_core::{ClusterName, InstanceUri, LifeId, Offset, Timestamp};
+
+    use super::*;
+    use crate::clock::Mark;
+    use crate::event::Life;
+    use crate::key_state::Place;
+
+    fn life(id: u64, birth: i64, seq: u64) -> Life {
+        Life {
+            id: Some(LifeId(id)),
+            birth: Some(Timestamp(birth)),
+            seq,
+        }
+    }
+
+    fn live(life: Life, lapse: Lapse) -> Standing {
+        let at = Place {
+            offset: Offset(1),
+            append_time: Timestamp(1),
+            mark: Mark::default(),
+        };
+        let mut live = Live::unconfirmed(life, Bytes::new(), 30_000, at);
+        live.confirmation = Confirmation::Confirmed;
+        live.lapse = lapse;
+        Standing::Live(live)
+    }
+
+    fn speaks(life: Life) -> Standing {
+        live(life, Lapse::None)
+    }
+
+    fn silent(life: Life) -> Standing {
+        live(life, Lapse::Witnessed)
+    }
+
+    fn gone(life: Life) -> Standing {
+        Standing::Gone(Gone::new(life, Mark::default()))
+    }
+
+    fn unconfirmed(life: Life) -> Standing {
+        let Standing::Live(mut live) = speaks(life) else {
+            unreachable!("it is live");
+        };
+        live.confirmation = Confirmation::Unconfirmed;
+        Standing::Live(live)
+    }
+
+    fn mk_state(standing: Standing, stray: bool) -> KeyState {
+        KeyState {
+            key: InstanceKey {
+                cluster: ClusterName::parse("greeter").unwrap(),
+                uri: InstanceUri::parse("grpc://h:1").unwrap(),
+            },
+            standing,
+            refused: None,
+            stray,
+            rank: Rank::Stands,
+        }
+    }
+
+    #[test]
+    fn two_copies_are_ordered_as_if_they_stood_in_one_partition() {
+        // The first stands, whichever of the two is in the key's own partition.
+        let cases = [
+            (speaks(life(2, 20, 0)), speaks(life(1, 10, 9)), "later born"),
+            (speaks(life(1, 10, 0)), silent(life(2, 20, 0)), "it speaks"),
+            (silent(life(2, 20, 0)), silent(life(1, 10, 0)), "both dead"),
+            (silent(life(1, 10, 2)), speaks(life(1, 10, 1)), "its change"),
+            (speaks(life(1, 10, 1)), silent(life(1, 10, 1)), "moved"),
+            (gone(life(1, 10, 2)), speaks(life(1, 10, 1)), "withdrawn"),
+            (gone(life(1, 10, 1)), speaks(life(1, 10, 1)), "buried"),
+            (speaks(life(1, 10, 3)), gone(life(1, 10, 2)), "it is back"),
+            (gone(life(2, 20, 1)), speaks(life(1, 10, 0)), "barred"),
+            (speaks(life(2, 20, 0)), gone(life(1, 10, 1)), "restarted"),
+            (silent(life(1, 10, 0)), unconfirmed(life(2, 20, 0)), "known"),
+            (
+                gone(life(2, 20, 1)),
+                gone(life(1, 10, 1)),
+                "withdrawn later",
+            ),
+        ];
+        let clock = PartitionClock::default();
+        for (first, second, what) in cases {
+            for stray in [false, true] {
+                let states = [
+                    mk_state(first.clone(), stray),
+                    mk_state(second.clone(), !stray),
+                ];
+                let [first, second] = [0_u32, 1].map(|index| Copy {
+                    partition: PartitionId(index),
+                    slot: Slot::mk(index),
+                    state: &states[index as usize],
+                    clock: &clock,
+                });
+                assert!(first.beats(&second), "{what}, stray: {stray}");
+                assert!(!second.beats(&first), "{what}, stray: {stray}");
+            }
+        }
+    }
+
+    #[test]
+    fn of_equal_copies_the_one_in_the_keys_own_partition_stands() {
+        let clock = PartitionClock::default();
+        let same = [
+            speaks(life(1, 10, 1)),
+            silent(life(1, 10, 1)),
+            gone(life(1, 10, 1)),
+        ];
+        for standing in same {
+            let states = [true, false].map(|stray| mk_state(standing.clone(), stray));
+            let [stray, own] = [0_u32, 1].map(|index| Copy {
+                partition: PartitionId(index),
+                slot: Slot::mk(index),
+                state: &states[index as usize],
+                clock: &clock,
+            });
+            assert!(own.beats(&stray) && !stray.beats(&own), "{standing:?}");
+        }
+    }
+}

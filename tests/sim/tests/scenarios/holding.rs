@@ -312,6 +312,17 @@ fn the_safety_net_is_under_the_cap_too() {
 }
 
 #[test]
+fn expires_that_are_on_their_way_count() {
+    let keys = mk_keys(100);
+    let mut sim = world(&[1], 2, &keys);
+    // They are given to the log and never read back.
+    sim.observers[0].loses_expires(true);
+    stop_all(&mut sim);
+    sim.run_s(TTL_S + 15);
+    assert_eq!(sim.observers[0].lost_expires(), 20);
+}
+
+#[test]
 fn a_held_instance_outlives_what_compaction_would_keep_instead_of_it() {
     let keys = mk_keys(100);
     let mut sim = world(&[1, 2], 2, &keys);
