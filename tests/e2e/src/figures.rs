@@ -18,6 +18,11 @@ impl Figures {
         self.0.push((what.into(), value.to_string()));
     }
 
+    /// Adds the figures of a part that was measured by itself.
+    pub fn extend(&mut self, part: Self) {
+        self.0.extend(part.0);
+    }
+
     /// Adds a time and fails if it is over its bound.
     ///
     /// # Errors

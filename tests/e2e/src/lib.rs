@@ -13,6 +13,7 @@ pub mod fleet;
 pub mod kafka_faults;
 pub mod kafka_main_job;
 pub mod look;
+pub mod mass_silence;
 pub mod protocol_core;
 pub mod replica_digest;
 
@@ -80,6 +81,13 @@ pub const PROOFS: &[Proof] = &[
         needs: "Python with grpcio",
         takes: ("1 min", "40 s"),
         run: |form, figures| Box::pin(embedded_main_job::prove(form, figures)),
+    },
+    Proof {
+        name: "mass-silence",
+        shows: "all announcers of a cluster and of a fleet die: a part leaves, the rest is held, returns, is released",
+        needs: "nothing",
+        takes: ("5 min", "80 s"),
+        run: |form, figures| Box::pin(mass_silence::prove(form, figures)),
     },
     Proof {
         name: "kafka-main-job",

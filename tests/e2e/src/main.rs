@@ -2,14 +2,18 @@
 
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use waypost_e2e::figures::Figures;
-use waypost_e2e::{Form, PROOFS, Proof, find_proof};
+use waypost_e2e::{Form, PROOFS, Proof, find_proof, mass_silence};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--list"] => list(),
         ["--names"] => PROOFS.iter().for_each(|proof| println!("{}", proof.name)),
+        ["announcers", gateway, first, count, per_cluster] => {
+            return announcers(gateway, [first, count, per_cluster]);
+        }
         [name] => return prove(name, Form::Full),
         [name, "--short"] => return prove(name, Form::Short),
         _ => {
@@ -18,6 +22,30 @@ fn main() -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+/// The part of a proof that is a process of its own, so that it can be killed.
+fn announcers(gateway: &str, numbers: [&str; 3]) -> ExitCode {
+    let [Ok(first), Ok(count), Ok(per_cluster)] = numbers.map(str::parse) else {
+        eprintln!("usage: waypost-prove announcers GATEWAY FIRST COUNT PER_CLUSTER");
+        return ExitCode::from(2);
+    };
+    let done = runtime().and_then(|runtime| {
+        runtime.block_on(mass_silence::announce(gateway, first, count, per_cluster))
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).enable_all();
+    builder.build().context("cannot start")
 }
 
 fn list() {
@@ -41,14 +69,10 @@ fn prove(name: &str, form: Form) -> ExitCode {
         return ExitCode::from(2);
     };
     let mut figures = Figures::default();
-    let runtime = match tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-    {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("cannot start: {error}");
+            eprintln!("{error:#}");
             return ExitCode::FAILURE;
         }
     };
