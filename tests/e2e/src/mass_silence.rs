@@ -23,12 +23,12 @@ pub use crowd::announce;
 use crowd::{Crowd, Plan};
 
 /// A bound on everything that should take a moment.
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(60);
 /// How soon after their deaths those leave that may: a time-to-live after the last beat, a tick, and
 /// the way there and back, on a machine that does other things.
 const LEAVES_WITHIN: Duration = TTL.saturating_add(HEARTBEAT).saturating_add(SOON);
 /// How soon what was released is gone.
-const RELEASED_WITHIN: Duration = Duration::from_secs(10);
+const RELEASED_WITHIN: Duration = Duration::from_secs(20);
 
 /// What falls silent.
 #[derive(Clone, Copy, Debug)]

@@ -13,7 +13,7 @@ use crate::fleet::{HEARTBEAT, TTL, pool_to_gateways};
 /// Processes that announce.
 const PROCESSES: usize = 4;
 /// How soon a process has announced its part.
-const ANNOUNCED_WITHIN: Duration = Duration::from_secs(60);
+const ANNOUNCED_WITHIN: Duration = Duration::from_secs(180);
 /// What a process says then.
 const ANNOUNCED: &str = "announced";
 
