@@ -180,7 +180,9 @@ impl PartitionClock {
             .map_or(self.log_time, |last| advance(self.log_time, last.at, at));
         self.log_time = if missed {
             let theirs = headers.prev.map_or(time, |prev| advance(time, prev, at));
-            self.missed_to = headers.prev.map(|prev| prev.offset).max(self.missed_to);
+            // Of a writer who has not noticed yet that the log is another one it may be anything.
+            let missed_to = headers.prev.map(|prev| prev.offset.min(at.offset));
+            self.missed_to = missed_to.max(self.missed_to);
             own.max(theirs)
         } else {
             own

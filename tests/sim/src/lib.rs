@@ -11,6 +11,8 @@
 
 mod announcer;
 mod client;
+pub mod copy;
+pub mod mutants;
 mod observer;
 pub mod property;
 mod records;
@@ -22,6 +24,7 @@ pub use observer::{History, Observer, Settings};
 pub use records::*;
 pub use world::{Sim, count, kind_of};
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Time-to-live of what is announced here, seconds.
@@ -29,3 +32,10 @@ pub const TTL_S: u64 = 30;
 
 /// How often an announcer beats.
 pub const HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// The root of the source tree.
+#[must_use]
+pub fn root() -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.ancestors().nth(2).unwrap_or(own).to_owned()
+}

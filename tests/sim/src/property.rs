@@ -7,7 +7,7 @@
 mod case;
 mod event;
 
-use std::fmt::Write as _;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -36,6 +36,16 @@ pub struct Figures {
     pub replays: u64,
 }
 
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} cases, {} events, {} records, {} replays",
+            self.cases, self.events, self.records, self.replays
+        )
+    }
+}
+
 /// A case that does not hold.
 #[derive(Clone, Debug)]
 pub struct Failure {
@@ -47,8 +57,8 @@ pub struct Failure {
     pub reason: String,
 }
 
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "seed {}: {}", self.seed, self.reason)?;
         for event in &self.events {
             writeln!(f, "    {event:?}")?;
@@ -164,16 +174,4 @@ fn check(events: &[Event]) -> Result<Done, String> {
         text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
             .unwrap_or_default()
     })
-}
-
-/// A report of many cases in one line.
-#[must_use]
-pub fn describe(figures: Figures) -> String {
-    let mut text = String::new();
-    let _ = write!(
-        text,
-        "{} cases, {} events, {} records, {} replays",
-        figures.cases, figures.events, figures.records, figures.replays
-    );
-    text
 }

@@ -262,27 +262,32 @@ fn s25_too_few_replicas_for_a_minute_and_log_time_stands() {
 
 #[test]
 fn s28_a_death_before_the_broker_clock_goes_back_is_one_everywhere() {
-    // Whatever of the ticks and of the announcement is left when the new Observer reads.
-    for lag_s in [0, 10, 30, 60] {
-        for died_before_s in [0, 5, 20] {
-            let keys = mk_keys(2);
-            let mut sim = Sim::new(1);
-            sim.observe(1);
-            sim.run_s(10);
-            announce_all(&mut sim, &keys);
-            sim.run_s(60);
-            sim.announcers[0].stop();
-            sim.run_s(died_before_s);
-            sim.jump_broker_clock(-40_000);
-            sim.run_until("it leaves", 2 * TTL_S, |sim| sim.all_serve(&[&keys[1]]));
-            sim.compact(Duration::from_secs(lag_s));
-            let replayer = sim.replayer();
-            assert!(!replayer.serves(&keys[0]), "lag {lag_s} s");
-            sim.observe(2);
-            sim.run_s(5);
-            assert!(sim.all_serve(&[&keys[1]]), "lag {lag_s} s");
-            sim.finish();
+    for died_before_s in [0, 5, 20] {
+        let keys = mk_keys(2);
+        let mut sim = Sim::new(1);
+        sim.observe(1);
+        sim.run_s(10);
+        for (i, key) in keys.iter().enumerate() {
+            sim.announce(i as u64, key);
         }
+        sim.run_s(60);
+        sim.announcers[0].stop();
+        sim.run_s(died_before_s);
+        sim.jump_broker_clock(-40_000);
+        sim.run_until("it leaves", 2 * TTL_S, |sim| sim.all_serve(&[&keys[1]]));
+        // The expire was appended before the announcement, as it seems, and the cleaner takes away the
+        // ticks between the two, a few more each time.
+        for after_s in (0..100).step_by(4) {
+            sim.compact(Duration::ZERO);
+            let replayer = sim.replayer();
+            assert!(!replayer.serves(&keys[0]), "compacted after {after_s} s");
+            assert_eq!(replayer.digests(), sim.observers[0].digests());
+            sim.run_s(4);
+        }
+        sim.observe(2);
+        sim.run_s(5);
+        assert!(sim.all_serve(&[&keys[1]]));
+        sim.finish();
     }
 }
 

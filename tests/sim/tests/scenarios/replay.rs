@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use waypost_core::record::{Evidence, LogIdentity};
-use waypost_core::{InstanceKey, Offset, PartitionId, Topic};
+use waypost_core::record::{Evidence, KeeperId, LogIdentity, TickRef};
+use waypost_core::{InstanceKey, LogTime, Offset, PartitionId, Timestamp, Topic};
 use waypost_fold::{FoldEvent, Sameness, records};
 use waypost_log::memory::{CompactionRules, Pause};
 use waypost_sim::{
-    Answer, HEARTBEAT, Observer, Sim, TTL_S, count, expire, mk_key, mk_keys, mk_record, order,
-    withdrawal,
+    Answer, HEARTBEAT, Observer, Sim, TTL_S, count, expire, mk_announcement, mk_key, mk_keys,
+    mk_record, order, withdrawal,
 };
 
 const HEARTBEAT_S: u64 = HEARTBEAT.as_secs();
@@ -393,6 +393,43 @@ fn s32_every_process_at_once_and_all_is_served_as_before() {
     assert_nothing_was_sent(&sim, keys.len());
     sim.run_s(2 * TTL_S);
     assert_eq!(sim.expires(), []);
+    sim.finish();
+}
+
+#[test]
+fn s34_a_tick_of_the_old_logs_keeper_makes_nobody_believe_a_forged_expire() {
+    let (mut sim, keys) = mk_fabric(1, 1);
+    make_anew(&mut sim, 1, None);
+    // Its writer has not noticed yet, and names a tick far above the new log's end.
+    let prev = TickRef {
+        offset: Offset(1_000),
+        append_time: Timestamp(1_800_000_040_000),
+    };
+    let old = Some(LogIdentity(7));
+    let keeper = KeeperId(99);
+    let tick = records::tick(
+        Topic::Announcements,
+        PartitionId(0),
+        keeper,
+        old,
+        Some(prev),
+        LogTime(40_000),
+    );
+    sim.append(tick);
+    sim.run_s(5 + HEARTBEAT_S);
+    assert_whole(&sim, &keys);
+    let key = mk_key("greeter", "silent");
+    let life = order(1, Some(1_000), 0);
+    let content = mk_announcement(&key);
+    sim.append(mk_record(&key, Some(&content), life));
+    for _ in 0..4 {
+        sim.run_s(5);
+        let evidence = Evidence::At(Offset(sim.end(PartitionId(0)).0 - 1));
+        sim.append(expire(&key, life, evidence));
+        sim.step();
+        assert!(sim.observers.iter().all(|o| o.serves(&key)));
+        assert!(sim.replayer().serves(&key));
+    }
     sim.finish();
 }
 
