@@ -12,6 +12,7 @@ pub mod figures;
 pub mod fleet;
 pub mod kafka_faults;
 pub mod kafka_main_job;
+pub mod log_scenarios;
 pub mod look;
 pub mod mass_silence;
 pub mod protocol_core;
@@ -61,6 +62,13 @@ pub struct Proof {
 
 /// Every proof, in the order of the test run.
 pub const PROOFS: &[Proof] = &[
+    Proof {
+        name: "log-scenarios",
+        shows: "the log's rules under every fault, with a clock moved by hand; planted bugs are found",
+        needs: "nothing",
+        takes: ("10 min", "5 min"),
+        run: |form, figures| Box::pin(log_scenarios::prove(form, figures)),
+    },
     Proof {
         name: "protocol-core",
         shows: "every P0 rule of the xDS conformance suite, in both variants, against `waypost dev`",
