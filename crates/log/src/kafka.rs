@@ -5,6 +5,10 @@
 //! every partition: no consumer group, no committed offset. How it works inside librdkafka and where
 //! that differs from Kafka's own client is said at each place.
 //!
+//! A handle of librdkafka can get stuck for ever, on a topic that was made anew above all. Readers and
+//! writers notice what makes no progress although the cluster answers, drop the handle and go on with
+//! another: a reader where it stood, a writer with the record that is out.
+//!
 //! Two things Kafka cannot do: append only if nothing changed meanwhile ([`KafkaLog::append_if`] is
 //! refused), and keep several heartbeats of one key in a queue apart from the newest (a second one is
 //! answered at once while the first waits).
@@ -71,15 +75,15 @@ impl KafkaLog {
     }
 
     /// Checks a record against the topic as last seen, and once more against the topic as it is if
-    /// that fails: partitions may have been added.
-    async fn admit(&self, record: &NewRecord) -> Result<(), LogError> {
-        if self.is_admitted(record) {
-            return Ok(());
+    /// that fails: partitions may have been added. Gives the partition that it belongs to.
+    async fn admit(&self, record: &NewRecord) -> Result<PartitionId, LogError> {
+        if let Some(partition) = self.find_admitted(record) {
+            return Ok(partition);
         }
         let mut failure = self.asking.lock().await;
         // While this one waited, another may have asked, for it too.
-        if self.is_admitted(record) {
-            return Ok(());
+        if let Some(partition) = self.find_admitted(record) {
+            return Ok(partition);
         }
         if let Some((at, error)) = failure.as_ref()
             && at.elapsed() < limits::RETRY_INTERVAL
@@ -91,7 +95,7 @@ impl KafkaLog {
             .as_ref()
             .err()
             .map(|error| (Instant::now(), error.clone()));
-        admit(record, asked?).map(|_| ())
+        admit(record, asked?)
     }
 
     async fn ask_partition_count(&self, topic: Topic, within: Duration) -> Result<u32, LogError> {
@@ -105,9 +109,9 @@ impl KafkaLog {
         Ok(count)
     }
 
-    fn is_admitted(&self, record: &NewRecord) -> bool {
+    fn find_admitted(&self, record: &NewRecord) -> Option<PartitionId> {
         let known = self.partitions.lock()[record.topic as usize];
-        known.is_some_and(|partitions| admit(record, partitions).is_ok())
+        known.and_then(|partitions| admit(record, partitions).ok())
     }
 }
 
@@ -118,10 +122,10 @@ impl AnnouncementLog for KafkaLog {
     }
 
     async fn append(&self, record: NewRecord) -> Result<Appended, LogError> {
-        self.admit(&record).await?;
+        let partition = self.admit(&record).await?;
         match record.delivery {
-            Delivery::Change | Delivery::Heartbeat => self.records.append(record).await,
-            Delivery::Tick => self.ticks.append(record).await,
+            Delivery::Change | Delivery::Heartbeat => self.records.append(record, partition).await,
+            Delivery::Tick => self.ticks.append(record, partition).await,
         }
     }
 

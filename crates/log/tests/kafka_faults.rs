@@ -17,7 +17,7 @@ use rdkafka::client::DefaultClientContext;
 use tokio::time::{Instant, timeout};
 use waypost_core::partition::PartitionId;
 use waypost_core::port::{AnnouncementLog as _, LogError, ReadEvent};
-use waypost_core::record::{Delivery, Record, Topic};
+use waypost_core::record::{Delivery, Offset, Record, Topic};
 use waypost_log::kafka::KafkaLog;
 use waypost_log::kafka::topics::{self, TopicsSpec};
 use waypost_log::suite::Follower;
@@ -240,4 +240,56 @@ async fn a_topic_that_is_made_anew_is_out_of_range_for_who_read_further() {
         follower.records(1).await[0].key.as_deref(),
         Some(&b"new"[..])
     );
+}
+
+/// Reading needs no group: librdkafka asks for the coordinator of one, and may be told that it has
+/// no right to it. (fede1024/rust-rdkafka#717)
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_without_any_right_to_groups_reads_and_writes() {
+    let authorizer = [
+        (
+            "authorizer.class.name",
+            "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        ),
+        ("allow.everyone.if.no.acl.found", "true"),
+    ];
+    let broker = KafkaBroker::start_with(&authorizer).await.unwrap();
+    let bootstrap = broker.bootstrap();
+    let deny = [
+        "--bootstrap-server",
+        &bootstrap,
+        "--add",
+        "--deny-principal",
+        "User:*",
+        "--operation",
+        "All",
+        "--group",
+        "*",
+    ];
+    broker
+        .tool("org.apache.kafka.tools.AclCommand", &deny)
+        .await
+        .unwrap();
+    let log = fresh_log(&broker, 2).await;
+    let mut follower = Follower::open(&*log, Topic::Announcements).await;
+    follower.until_caught_up(2).await;
+    for n in 0..20 {
+        log.append(mk_record(&format!("key-{n}"), "v"))
+            .await
+            .unwrap();
+    }
+    assert_eq!(follower.records(20).await.len(), 20);
+    let first = log
+        .read_at(Topic::Announcements, PartitionId(1), Offset(0))
+        .await;
+    assert!(matches!(first, Ok(Some(_))), "{first:?}");
+    // Nothing is said of it either.
+    let mut bounds = 0;
+    while bounds < 6 {
+        match follower.next().await {
+            ReadEvent::Unavailable(why) => panic!("{why}"),
+            ReadEvent::Bounds { .. } => bounds += 1,
+            _ => {}
+        }
+    }
 }

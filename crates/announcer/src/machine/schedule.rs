@@ -74,7 +74,7 @@ impl Schedule {
 
     /// The longest pause, for what somebody has to mend first.
     pub(super) fn retry_slowly_after(&mut self, now: Duration) {
-        self.due = Some(now + self.jittered(RETRY_MAX));
+        self.due = Some(now + self.jittered(RETRY_MAX.min(self.interval)));
     }
 
     fn jittered(&mut self, longest: Duration) -> Duration {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use waypost_core::limits::{ANNOUNCEMENT_BYTES_MAX, DEFINITION_BYTES_MAX, TTL_MIN};
+use waypost_core::limits::{
+    ANNOUNCEMENT_BYTES_MAX, DEFINITION_BYTES_MAX, HEARTBEATS_PER_TTL_MIN, TTL_MIN,
+};
 
 use crate::limits::RECORD_OVERHEAD_BYTES_MAX;
 
@@ -18,6 +20,12 @@ pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// has passed by then. A topic that was made anew can leave a handle ignoring the cluster's metadata
 /// for ever (confluentinc/librdkafka#4898).
 pub(super) const STALL_AFTER: Duration = TTL_MIN;
+
+/// A record that is not acknowledged for so long may be with a handle that is stuck: a heartbeat
+/// interval of the shortest time-to-live, so that it is written by another handle before its
+/// instance is taken for dead.
+pub(super) const DELIVERY_SUSPECT_AFTER: Duration =
+    Duration::from_millis(TTL_MIN.as_secs() * 1000 / HEARTBEATS_PER_TTL_MIN as u64);
 
 /// After this many times as long it is made anew although the cluster does not answer it either.
 pub(super) const SILENT_STALLS: u32 = 3;
@@ -104,4 +112,5 @@ pub(super) const DEFINITION_WIRE_BYTES_MAX: usize = 2 * 1024 * 1024;
 const _: () = assert!(ANNOUNCEMENT_BYTES_MAX + RECORD_OVERHEAD_BYTES_MAX < BATCH_WIRE_BYTES_MAX);
 const _: () = assert!(DEFINITION_BYTES_MAX + RECORD_OVERHEAD_BYTES_MAX < DEFINITION_WIRE_BYTES_MAX);
 const _: () = assert!(DEFINITION_WIRE_BYTES_MAX < FETCH_BYTES_MAX);
+const _: () = assert!(DELIVERY_SUSPECT_AFTER.as_millis() > TICK_TIMEOUT.as_millis());
 const _: () = assert!(STALL_AFTER.as_millis() >= RECORD_TIMEOUT.as_millis());

@@ -5,7 +5,6 @@ mod deliveries;
 mod heartbeats;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -17,7 +16,7 @@ use rdkafka::producer::{
     BaseRecord, DeliveryResult, Producer as _, ProducerContext, ThreadedProducer,
 };
 use tokio::sync::oneshot;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use waypost_core::partition::PartitionId;
 use waypost_core::port::LogError;
 use waypost_core::record::{Appended, Delivery, Headers, NewRecord, Offset, Topic};
@@ -25,8 +24,8 @@ use waypost_core::time::Timestamp;
 
 use self::deliveries::Deliveries;
 use self::heartbeats::{HeartbeatPlace, Heartbeats};
-use super::client::{self, Complaints, Inquiry};
-use super::limits::{METADATA_ANSWER_MAX, SILENT_STALLS};
+use super::client::{self, Complaints};
+use super::limits::{DELIVERY_SUSPECT_AFTER, METADATA_ANSWER_MAX, RETRY_INTERVAL, SILENT_STALLS};
 use super::settings::KafkaSettings;
 
 type Native = ThreadedProducer<DeliveryContext>;
@@ -39,8 +38,8 @@ pub(super) struct Producer {
     complaints: Arc<Complaints>,
     heartbeats: Arc<Heartbeats>,
     native: Mutex<Option<NativeHandle>>,
-    /// Whether somebody finds out if the cluster answers.
-    is_asking: AtomicBool,
+    /// Held by the one who finds out if the cluster answers; when it last did not.
+    asking: tokio::sync::Mutex<Option<Instant>>,
 }
 
 /// A producer of librdkafka; only says that it is there.
@@ -61,8 +60,13 @@ pub(super) struct Ticket {
     answer_tx: oneshot::Sender<Result<Appended, KafkaError>>,
     topic: Topic,
     tried_at: Instant,
-    _place: Option<HeartbeatPlace>,
+    _place: SharedPlace,
 }
+
+/// A heartbeat's place, if it is one; taken out when another handle gets the record.
+type SharedPlace = Arc<Mutex<Option<HeartbeatPlace>>>;
+
+type AnswerRx = oneshot::Receiver<Result<Appended, KafkaError>>;
 
 pub(super) struct DeliveryContext {
     complaints: Arc<Complaints>,
@@ -117,36 +121,44 @@ impl Producer {
             complaints: Arc::default(),
             heartbeats: Arc::default(),
             native: Mutex::new(None),
-            is_asking: AtomicBool::new(false),
+            asking: tokio::sync::Mutex::default(),
         }
     }
 
     /// Appends a record that was admitted, and waits for all in-sync replicas or for the timeout.
-    pub(super) async fn append(&self, record: NewRecord) -> Result<Appended, LogError> {
-        let place = self.take_place(&record)?;
+    /// `partition` is where its key belongs as far as is known.
+    ///
+    /// A record that stays out where nothing is delivered, although the cluster answers, is given to a
+    /// handle made anew too. It may then be written twice, the second time late: as any record may.
+    pub(super) async fn append(
+        &self,
+        record: NewRecord,
+        partition: PartitionId,
+    ) -> Result<Appended, LogError> {
+        let place = Arc::new(Mutex::new(self.take_place(&record)?));
         let native = self.native()?;
-        let (answer_tx, answer_rx) = oneshot::channel();
-        self.enqueue(
-            &native,
-            &record,
-            Ticket {
-                answer_tx,
-                topic: record.topic,
-                tried_at: Instant::now(),
-                _place: place,
-            },
-        )
-        .map_err(|error| self.failed(&native, record.topic, &error))?;
-        match answer_rx.await {
-            Ok(Ok(appended)) => Ok(appended),
-            Ok(Err(error)) => {
-                self.renew_if_stalled(&native, record.topic).await;
-                Err(self.failed(&native, record.topic, &error))
-            }
-            Err(_) => Err(LogError::Unavailable(
-                "the Kafka producer was made anew".to_owned(),
-            )),
+        let tried_at = Instant::now();
+        let mut answer_rx = self.hand_over(&native, &record, Arc::clone(&place))?;
+        if let Ok(answer) = timeout(DELIVERY_SUSPECT_AFTER, &mut answer_rx).await {
+            return self.take(answer, &native, record.topic).await;
         }
+        let topic = record.topic;
+        let number = i32::try_from(partition.0).unwrap_or(i32::MAX);
+        let is_reached = native.deliveries.has_delivered(topic, number, tried_at);
+        let is_better = tokio::select! {
+            biased;
+            answer = &mut answer_rx => return self.take(answer, &native, topic).await,
+            is_answered = self.is_answered(&native, topic), if !is_reached => is_answered,
+            else => false,
+        };
+        if !is_better {
+            return self.take(answer_rx.await, &native, topic).await;
+        }
+        self.drop_if_current(&native, "does not deliver to some partition");
+        let place = Arc::new(Mutex::new(place.lock().take()));
+        let native = self.native()?;
+        let answer_rx = self.hand_over(&native, &record, place)?;
+        self.take(answer_rx.await, &native, topic).await
     }
 
     /// Runs a blocking question to the cluster on a thread that may block.
@@ -176,19 +188,47 @@ impl Producer {
         }
     }
 
-    fn enqueue(
+    fn hand_over(
         &self,
         native: &NativeHandle,
         record: &NewRecord,
-        ticket: Ticket,
-    ) -> Result<(), KafkaError> {
+        place: SharedPlace,
+    ) -> Result<AnswerRx, LogError> {
+        let (answer_tx, answer_rx) = oneshot::channel();
+        let ticket = Box::new(Ticket {
+            answer_tx,
+            topic: record.topic,
+            tried_at: Instant::now(),
+            _place: place,
+        });
         let topic = self.settings.topic_name(record.topic);
-        let mut message = BaseRecord::with_opaque_to(&topic, Box::new(ticket))
+        let mut message = BaseRecord::with_opaque_to(&topic, ticket)
             .key(record.key.as_ref())
             .headers(to_kafka_headers(&record.headers));
         message.payload = record.value.as_deref();
         message.partition = record.partition.and_then(|p| i32::try_from(p.0).ok());
-        native.producer.send(message).map_err(|(error, _)| error)
+        match native.producer.send(message) {
+            Ok(()) => Ok(answer_rx),
+            Err((error, _)) => Err(self.failed(native, record.topic, &error)),
+        }
+    }
+
+    async fn take(
+        &self,
+        answer: Result<Result<Appended, KafkaError>, oneshot::error::RecvError>,
+        native: &NativeHandle,
+        topic: Topic,
+    ) -> Result<Appended, LogError> {
+        match answer {
+            Ok(Ok(appended)) => Ok(appended),
+            Ok(Err(error)) => {
+                self.renew_if_stalled(native, topic).await;
+                Err(self.failed(native, topic, &error))
+            }
+            Err(_) => Err(LogError::Unavailable(
+                "the Kafka producer was made anew".to_owned(),
+            )),
+        }
     }
 
     fn native(&self) -> Result<NativeHandle, LogError> {
@@ -225,20 +265,37 @@ impl Producer {
     /// topic that was made anew librdkafka ignores the new leaders (confluentinc/librdkafka#4898).
     async fn renew_if_stalled(&self, native: &NativeHandle, topic: Topic) {
         let (fails_for, stall_after) = (native.deliveries.fails_for(), self.settings.stall_after());
-        if fails_for < stall_after || self.is_asking.swap(true, Ordering::AcqRel) {
-            return;
+        if fails_for >= SILENT_STALLS * stall_after
+            || (fails_for >= stall_after && self.is_answered(native, topic).await)
+        {
+            self.drop_if_current(native, "delivers nothing to some partition");
         }
-        // Given back also where the caller stops waiting.
-        let _asking = Asking(&self.is_asking);
+    }
+
+    /// Whether another handle would do better: the cluster answers now, or one was made already. One
+    /// at a time finds out, for all who wait.
+    async fn is_answered(&self, native: &NativeHandle, topic: Topic) -> bool {
+        let mut unanswered_at = self.asking.lock().await;
+        if !self.is_current(native) {
+            return true;
+        }
+        if unanswered_at.is_some_and(|at| at.elapsed() < RETRY_INTERVAL) {
+            return false;
+        }
         let (settings, asked) = (Arc::clone(&self.settings), native.clone());
         let answer = tokio::task::spawn_blocking(move || {
             let client = asked.producer.client();
             client::ask_partition_count(client, &settings, topic, METADATA_ANSWER_MAX)
         });
-        let is_answered = answer.await.is_ok_and(|a| a != Err(Inquiry::Unanswered));
-        if is_answered || fails_for >= SILENT_STALLS * stall_after {
-            self.drop_if_current(native, "delivers nothing to some partition");
-        }
+        let is_answered = answer.await.is_ok_and(|answer| answer.is_ok());
+        *unanswered_at = (!is_answered).then(Instant::now);
+        is_answered
+    }
+
+    fn is_current(&self, native: &NativeHandle) -> bool {
+        let current = self.native.lock();
+        let current = current.as_ref();
+        current.is_some_and(|current| Arc::ptr_eq(&current.producer, &native.producer))
     }
 
     /// What it still holds is tried to its end; only then is it gone.
@@ -284,15 +341,6 @@ impl Producer {
             )),
             _ => LogError::Unavailable(format!("Kafka at {brokers}, topic {name}: {error}")),
         }
-    }
-}
-
-/// The one who finds out whether the cluster answers.
-struct Asking<'a>(&'a AtomicBool);
-
-impl Drop for Asking<'_> {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
     }
 }
 

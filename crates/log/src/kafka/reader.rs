@@ -1,4 +1,5 @@
-//! Reading: a thread that serves librdkafka, and the handle that hands on what it found.
+//! Reading: a thread that serves librdkafka, one that asks questions, and the handle that hands on what
+//! they found.
 
 mod asker;
 mod context;

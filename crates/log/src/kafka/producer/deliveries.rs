@@ -8,11 +8,13 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use waypost_core::record::Topic;
 
-/// How deliveries of one producer go. Holds at most one entry for each partition of three topics.
+/// How deliveries of one producer go. Holds at most two entries for each partition of three topics.
 #[derive(Debug, Default)]
 pub(super) struct Deliveries {
     /// By topic and partition (-1: librdkafka had not chosen one): where the last try failed.
     failures: Mutex<HashMap<(Topic, i32), Failure>>,
+    /// By topic and partition: when Kafka acknowledged a record last.
+    delivered_at: Mutex<HashMap<(Topic, i32), Instant>>,
 }
 
 /// Tries in a row without a delivery.
@@ -25,11 +27,20 @@ struct Failure {
 impl Deliveries {
     /// Kafka has a record.
     pub(super) fn succeeded(&self, topic: Topic, partition: i32) {
+        let now = Instant::now();
+        self.delivered_at.lock().insert((topic, partition), now);
         let mut failures = self.failures.lock();
         if !failures.is_empty() {
             failures.remove(&(topic, partition));
             failures.remove(&(topic, UNCHOSEN));
         }
+    }
+
+    /// Whether a record of this partition was acknowledged after `since`.
+    pub(super) fn has_delivered(&self, topic: Topic, partition: i32, since: Instant) -> bool {
+        let delivered_at = self.delivered_at.lock();
+        let at = delivered_at.get(&(topic, partition));
+        at.is_some_and(|at| *at > since)
     }
 
     /// A record that was handed over at `tried_at` was given up.
@@ -77,6 +88,18 @@ mod tests {
         assert_eq!(deliveries.fails_for(), 20 * SECOND);
         deliveries.succeeded(TOPIC, 3);
         assert_eq!(deliveries.fails_for(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_delivery_after_a_record_was_tried_shows_that_its_partition_is_reached() {
+        let deliveries = Deliveries::default();
+        deliveries.succeeded(TOPIC, 3);
+        let tried_at = Instant::now();
+        tokio::time::advance(SECOND).await;
+        deliveries.succeeded(TOPIC, 2);
+        assert!(!deliveries.has_delivered(TOPIC, 3, tried_at));
+        deliveries.succeeded(TOPIC, 3);
+        assert!(deliveries.has_delivered(TOPIC, 3, tried_at));
     }
 
     #[tokio::test(start_paused = true)]
