@@ -23,8 +23,9 @@ pub const HEARTBEAT_JITTER_PERCENT: u32 = 10;
 /// First pause after a failed write.
 pub const RETRY_FIRST: Duration = Duration::from_millis(200);
 
-/// Longest pause after failed writes. A log that comes back has everybody again within a default
-/// heartbeat interval, and ten thousand instances of one process return over seconds, not at once.
+/// Longest pause after failed writes, where the heartbeat interval is not shorter. A log that comes back
+/// has everybody again within an interval, and ten thousand instances of one process return over
+/// seconds, not at once.
 pub const RETRY_MAX: Duration = Duration::from_secs(10);
 
 /// How long one write may take before it counts as failed. A log that is healthy answers within
