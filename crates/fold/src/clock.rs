@@ -7,7 +7,7 @@ use waypost_core::time::millis;
 use waypost_core::{Headers, LogTime, Offset, Timestamp};
 
 use crate::continuity::{Discontinuity, Trail};
-use crate::limits::{LOG_TIME_MAX, TICK_HISTORY, TICK_STEP_MAX};
+use crate::limits::{LOG_TIME_MAX, STANDSTILL, TICK_HISTORY, TICK_STEP_MAX};
 
 /// A moment in one partition: how many ticks had been read. Age counts from the first tick after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,7 +69,7 @@ impl PartitionClock {
         Mark(self.ticks_read)
     }
 
-    /// Log time at which the partition was first read without a missing tick up to now.
+    /// Log time since which the partition was read without a missing tick, and did not stand still.
     #[must_use]
     pub fn unbroken_since(&self) -> LogTime {
         self.unbroken_since
@@ -187,7 +187,10 @@ impl PartitionClock {
         } else {
             own
         };
-        if missed {
+        let stood_still = self.last_tick.is_some_and(|last| {
+            at.append_time.millis_since(last.at.append_time) > millis(STANDSTILL)
+        });
+        if missed || stood_still {
             self.unbroken_since = self.log_time;
         }
         self.is_unbroken = !missed;
@@ -255,7 +258,11 @@ mod tests {
         for (tick, expected, what) in cases {
             assert_eq!(read(&mut clock, tick), expected, "{what}");
         }
-        assert_eq!(clock.unbroken_since(), LogTime(0));
+        assert_eq!(
+            clock.unbroken_since(),
+            LogTime(5_000),
+            "an hour of standstill"
+        );
     }
 
     #[test]

@@ -15,6 +15,11 @@ pub const SLOW_TICK_INTERVAL: Duration = Duration::from_secs(60);
 /// a log that stood still or a broker clock that jumped never ages an instance.
 pub const TICK_STEP_MAX: Duration = Duration::from_secs(2);
 
+/// A log that took no tick for longer than this stood still: whoever may expire begins anew to follow
+/// it, so that every announcer has a whole time-to-live to be heard again. Longer than a takeover
+/// takes, and as short as the shortest time-to-live.
+pub const STANDSTILL: Duration = Duration::from_secs(10);
+
 /// A tick that is not settled by then is taken as lost. The log gives one up after two seconds; the
 /// rest is the way there and back.
 pub const TICK_IN_FLIGHT_MAX: Duration = Duration::from_secs(5);
