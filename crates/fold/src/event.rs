@@ -58,6 +58,14 @@ pub enum FoldEvent {
         /// By which statement.
         cause: GoneCause,
     },
+    /// A record states that an instance left which was not there: it left before this reader began
+    /// to read, or its announcements were compacted away.
+    Absent {
+        /// Which instance.
+        key: InstanceKey,
+        /// When the log took that record.
+        at: Timestamp,
+    },
     /// An announcement or withdrawal was refused because of what stands.
     Refused {
         /// Whose.

@@ -348,6 +348,16 @@ impl Fold {
                 events.push(copies::after_gone(&self.partitions, key, cause));
                 Outcome::Changed
             }
+            Step::Absent(key) => {
+                // In another partition a copy of it may stand.
+                if copies::find_standing(&self.partitions, &key)
+                    .is_none_or(|(_, s)| s.live().is_none())
+                {
+                    let at = record.append_time;
+                    events.push(FoldEvent::Absent { key, at });
+                }
+                Outcome::Unchanged
+            }
             Step::Unchanged => Outcome::Unchanged,
             Step::Refused(key, refusal) => {
                 let event = FoldEvent::Refused {

@@ -40,6 +40,8 @@ pub(crate) enum Step {
     Live(InstanceKey),
     /// It was live and left.
     Gone(InstanceKey, GoneCause),
+    /// It is said to have left and was not there.
+    Absent(InstanceKey),
     /// Nothing that anybody sees.
     Unchanged,
     /// The record was refused.
@@ -298,8 +300,9 @@ impl PartitionFold {
         let Some((slot, state)) = slot.and_then(|slot| Some((slot, self.keys.get(slot)?))) else {
             let key = InstanceKey::from_record_key(r.record_key).map_err(RejectReason::Key)?;
             let new = self.new_key(r, key);
+            let key = new.key.clone();
             self.insert_gone(new, life, now, r.names);
-            return Ok(Step::Unchanged);
+            return Ok(Step::Absent(key));
         };
         let key = state.key.clone();
         match &state.standing {
@@ -347,8 +350,8 @@ impl PartitionFold {
         cause: GoneCause,
     ) -> Result<Step, RejectReason> {
         let Some(slot) = slot else {
-            InstanceKey::from_record_key(r.record_key).map_err(RejectReason::Key)?;
-            return Ok(Step::Unchanged);
+            let key = InstanceKey::from_record_key(r.record_key).map_err(RejectReason::Key)?;
+            return Ok(Step::Absent(key));
         };
         if cause == GoneCause::Expired {
             self.note_expired(slot);

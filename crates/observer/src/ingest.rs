@@ -10,6 +10,7 @@ mod digests;
 mod follower;
 mod freshness;
 mod kept;
+mod log_clock;
 mod notices;
 mod question;
 mod readiness;
@@ -24,7 +25,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use waypost_core::record::KeeperId;
-use waypost_core::{AnnouncementLog, LogError, Offset, PartitionId, ReadEvent, Timestamp, Topic};
+use waypost_core::{AnnouncementLog, LogError, Offset, PartitionId, ReadEvent, Topic};
 use waypost_fold::clock::PartitionClock;
 use waypost_fold::{KeeperSettings, Replica, ReplicaSettings, Request};
 use waypost_runtime::Readiness;
@@ -40,6 +41,7 @@ use crate::snapshot::SnapshotSettings;
 
 use follower::{Followed, Follower, pause_after};
 use freshness::Freshness;
+use log_clock::LogClock;
 use readiness::LoadingTasks;
 use snapshots::Snapshots;
 use work::{Done, LogWork};
@@ -102,8 +104,8 @@ pub(crate) struct Ingest {
     failed_tx: watch::Sender<Option<FatalError>>,
     questions_rx: mpsc::Receiver<question::Question>,
     started: Instant,
-    /// Append time of the record read last: the store's idea of now.
-    log_now: Timestamp,
+    /// The store's idea of now.
+    log_clock: LogClock,
     forgot_at: Duration,
     reminded_at: Duration,
     noticed_at: Duration,
@@ -175,7 +177,7 @@ impl Ingest {
             failed_tx: parts.failed_tx,
             questions_rx,
             started: Instant::now(),
-            log_now: Timestamp::default(),
+            log_clock: LogClock::default(),
             forgot_at: Duration::ZERO,
             reminded_at: Duration::ZERO,
             noticed_at: Duration::ZERO,

@@ -42,6 +42,10 @@ pub const LOG_SILENCE_MAX: Duration = Duration::from_secs(15);
 /// How often a log that is away is named in the process's log.
 pub const AWAY_REMINDER_INTERVAL: Duration = Duration::from_secs(5);
 
+/// The most by which one reading of log time moves the clock on which names that left are counted: a
+/// pause of this process is caught up with in a few steps, another log is one step.
+pub const LOG_CLOCK_STEP_MAX: Duration = Duration::from_secs(60);
+
 /// How often the store forgets names that left long ago.
 pub const FORGET_INTERVAL: Duration = Duration::from_secs(60);
 

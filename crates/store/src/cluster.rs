@@ -1,5 +1,7 @@
 //! One cluster: its definition, its instances, and what a statement changes. No locks in here.
 
+mod absent;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;

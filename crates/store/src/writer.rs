@@ -93,6 +93,25 @@ impl Writer {
         self.notify(changes)
     }
 
+    /// Remembers that instances left at these times which were never stated here: somebody who was
+    /// told of them elsewhere may come and still hold them. What is there, or is remembered already,
+    /// is left as it is.
+    pub fn remember_absent(
+        &mut self,
+        absent: impl IntoIterator<Item = (Timestamp, InstanceKey)>,
+    ) -> ChangeSet {
+        let mut changes = ChangeSet::default();
+        let turn = self.store.0.turn.lock();
+        for (at, InstanceKey { cluster, uri }) in absent {
+            let cx = self.context(at);
+            self.change_cluster(cx, &cluster, &mut changes, |state, change| {
+                state.remember_absent(cx, &uri, change);
+            });
+        }
+        drop(turn);
+        self.notify(changes)
+    }
+
     /// Says that all definitions are there, so that clusters and services without one are served
     /// from now on. Never taken back.
     pub fn set_config_loaded(&mut self) -> ChangeSet {

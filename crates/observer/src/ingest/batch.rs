@@ -65,13 +65,22 @@ impl Ingest {
     pub(super) fn read(&mut self, topic: Topic, event: &ReadEvent, now: Duration) {
         let mut events = Vec::new();
         let (metrics, verdicts, progress) = (&self.metrics, &mut self.verdicts, &self.progress);
-        let log_now = &mut self.log_now;
+        let was_loaded = self.replica.loading().is_loaded();
+        let log_clock = &mut self.log_clock;
         self.replica
             .on_event(topic, event, now, &mut events, &mut |record, outcome| {
                 metrics.on_record(topic, outcome);
                 verdicts.hold_if_awaited(topic, record, outcome, progress);
-                *log_now = record.append_time;
+                if !was_loaded {
+                    log_clock.set(record.append_time);
+                }
             });
+        let log_time = self.replica.logs().announcements.clock().log_time_min();
+        if was_loaded {
+            self.log_clock.advance(log_time);
+        } else {
+            self.log_clock.follow(log_time);
+        }
         self.serve(events);
         if self.replica.loading().is_loaded() && self.replica.replaying().next().is_none() {
             self.verdicts.tell(&self.progress);
@@ -82,11 +91,19 @@ impl Ingest {
     pub(super) fn serve(&mut self, events: Vec<FoldEvent>) {
         let now = self.now();
         let mut inputs = Vec::new();
+        let mut absent = Vec::new();
         for event in events {
-            self.on_fold_event(event, &mut inputs, now);
+            match event {
+                FoldEvent::Absent { key, at } => absent.push((at, key)),
+                event => self.on_fold_event(event, &mut inputs, now),
+            }
+        }
+        // First, since what is stated in the same batch is newer.
+        if !absent.is_empty() {
+            self.writer.remember_absent(absent);
         }
         if !inputs.is_empty() {
-            self.writer.apply(self.log_now, inputs);
+            self.writer.apply(self.log_clock.now(), inputs);
         }
     }
 

@@ -75,7 +75,7 @@ impl Ingest {
         }
         if now.saturating_sub(self.forgot_at) >= FORGET_INTERVAL {
             self.forgot_at = now;
-            self.writer.forget(self.log_now);
+            self.writer.forget(self.log_clock.now());
         }
         let lags: Lags = self.freshness.lags().collect();
         for ((topic, partition), lag) in lags {
@@ -92,6 +92,8 @@ impl Ingest {
         if !self.replica.loading().is_loaded() || *self.loaded_tx.borrow() {
             return;
         }
+        // What left too long ago is forgotten before anybody can ask.
+        self.writer.forget(self.log_clock.now());
         self.writer.set_config_loaded();
         self.gate.open();
         self.loaded_tx.send_replace(true);

@@ -51,7 +51,7 @@ impl Ingest {
         };
         let instances = taken.snapshot.instances.len();
         tracing::info!(instances, taken_at = taken.at.0, "a snapshot was read");
-        self.log_now = taken.at;
+        self.log_clock.set(taken.at);
         let mut events = Vec::new();
         self.replica.restore(&taken.snapshot, &mut events);
         self.serve(events);
@@ -150,7 +150,7 @@ impl Ingest {
         snapshot.records.extend(config.snapshot());
         Taken {
             snapshot,
-            at: self.log_now,
+            at: self.log_clock.now(),
         }
     }
 }

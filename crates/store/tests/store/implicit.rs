@@ -4,7 +4,7 @@
 use crate::common::{
     cluster_name, define_cluster, define_service, down, mk_store, service_name, up, uri,
 };
-use waypost_core::{SourceSlot, Timestamp};
+use waypost_core::{InstanceKey, SourceSlot, Timestamp};
 use waypost_store::ServiceState;
 use waypost_store::limits::{REMEMBER, REMOVED_PER_CLUSTER_MAX};
 
@@ -106,6 +106,46 @@ fn an_implicit_cluster_outlives_its_last_instance_for_a_while() {
     assert!(changes.clusters[&cluster_name("c")].existence);
     assert_eq!(store.removed_clusters(), []);
     assert_eq!(store.removed_services(), []);
+}
+
+#[test]
+fn what_left_before_anybody_looked_is_remembered_and_its_cluster_is_empty_and_not_unknown() {
+    let (store, _) = mk_store();
+    let mut log = store.writer(SourceSlot::Log).unwrap();
+    let key = |cluster, host| InstanceKey {
+        cluster: cluster_name(cluster),
+        uri: uri(host),
+    };
+    log.apply(START, [up("full", "there", "h")]);
+    let long_ago = START.minus(REMEMBER);
+    log.remember_absent([
+        (START, key("c", "h")),
+        // Read from another partition, hence not in order.
+        (long_ago, key("c", "i")),
+        (long_ago, key("old", "h")),
+        (START, key("full", "h")),
+        (START, key("full", "there")),
+    ]);
+    log.forget(START);
+    log.set_config_loaded();
+    assert_eq!(store.removed_instances("full"), [uri("h")]);
+    assert_eq!(store.visible_uris("full"), [uri("there")]);
+    assert!(store.find_cluster("c").unwrap().instances.is_empty());
+    assert!(store.find_service("c").is_some());
+    assert!(store.removed_instances("c").contains(&uri("h")));
+    assert!(store.find_cluster("old").is_none(), "too long ago");
+    assert_eq!(store.counts().removed_instances, 3);
+
+    // Said again, it is no news; what comes back is there.
+    assert!(log.remember_absent([(START, key("c", "h"))]).is_empty());
+    log.apply(START, [up("c", "h", "h")]);
+    assert!(!store.removed_instances("c").contains(&uri("h")));
+    assert_eq!(store.visible_uris("c"), [uri("h")]);
+
+    log.apply(START, [down("c", "h")]);
+    let changes = log.forget(after(REMEMBER, 0));
+    assert!(changes.clusters[&cluster_name("c")].existence);
+    assert!(store.find_cluster("c").is_none());
 }
 
 #[test]
