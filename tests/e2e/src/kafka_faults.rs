@@ -2,6 +2,7 @@
 //! time. Observers and brokers are killed and suspended, the log stands still, its topics grow and are
 //! made anew: no call fails and no instance is taken away.
 
+mod foreign;
 mod phases;
 mod report;
 mod stage;

@@ -107,8 +107,8 @@ pub const PROOFS: &[Proof] = &[
     Proof {
         name: "kafka-faults",
         shows: "Observers and brokers killed and stopped, the log away, grown, made anew: no call fails",
-        needs: "Apache Kafka (three brokers), Python with grpcio",
-        takes: ("15 min", "3 min"),
+        needs: "Apache Kafka (three brokers), kcat, Python with grpcio",
+        takes: ("14 min", "3 min"),
         run: |form, figures| Box::pin(kafka_faults::prove(form, figures)),
     },
     Proof {

@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use waypost_testkit::process::Signal;
 use waypost_testkit::wait::eventually;
 
+use super::foreign;
 use super::report::Report;
 use super::stage::{PARTITIONS, SOON, Stage, create_topics};
 use crate::Form;
@@ -32,10 +33,12 @@ const BROKER_STOPPED: &str = "a broker is stopped";
 const LOG_AWAY: &str = "the log is away";
 const GROWS: &str = "partitions 4 to 8";
 const MADE_ANEW: &str = "the topic is made anew";
+const CONFIG_MADE_ANEW: &str = "the config topic is made anew";
+const WITHOUT_HEADERS: &str = "kcat, without headers, and ours";
 const ALL_KILLED: &str = "every broker and Observer is killed at once (-9)";
 
 /// What happens, in this order.
-const PHASES: [Phase; 8] = [
+const PHASES: [Phase; 10] = [
     phase(KEEPER_KILLED, true, 10),
     phase(KEEPER_STOPPED, false, 10),
     phase(BROKER_KILLED, false, 20),
@@ -43,6 +46,8 @@ const PHASES: [Phase; 8] = [
     phase(LOG_AWAY, true, 30),
     phase(GROWS, true, 20),
     phase(MADE_ANEW, true, 60),
+    phase(CONFIG_MADE_ANEW, true, 20),
+    phase(WITHOUT_HEADERS, true, 10),
     phase(ALL_KILLED, false, 90),
 ];
 
@@ -80,6 +85,8 @@ pub(super) async fn run(
         LOG_AWAY => log_away(stage).await?,
         GROWS => grows(stage).await?,
         MADE_ANEW => made_anew(stage, figures).await?,
+        CONFIG_MADE_ANEW => config_made_anew(stage, figures).await?,
+        WITHOUT_HEADERS => without_headers(stage).await?,
         _ => all_killed(stage).await?,
     }
     let converged = stage.converge().await?;
@@ -142,25 +149,88 @@ async fn grows(stage: &mut Stage) -> anyhow::Result<()> {
 /// Deleted and made under load, empty: whole after one heartbeat interval.
 async fn made_anew(stage: &mut Stage, figures: &mut Figures) -> anyhow::Result<()> {
     let topic = Stage::topic("announcements");
+    let before = stage.identities().await?;
     stage.admin.delete_topic(&topic).await?;
     create_topics(&stage.kafka.bootstrap()).await?;
     let began = tokio::time::Instant::now();
     eventually("both notice", SOON, || async {
-        for index in [0, 1] {
-            let status = look::api(stage.observer(index)?.admin(), "status").await?;
-            let log = &status["log"]["topics"][0]["partitions"];
-            let end = log[0]["end"].as_i64().context("no end")?;
-            let position = log[0]["position"].as_i64().context("no position")?;
-            anyhow::ensure!(position <= end, "at {position} of {end}");
-        }
+        let now = stage.identities().await?;
+        let differ = now.iter().zip(&before).all(|(now, before)| now != before);
+        anyhow::ensure!(differ, "{now:?}");
         Ok(())
     })
     .await?;
+    let noticed = began.elapsed();
+    figures.add(
+        "noticed that it was made anew",
+        format_args!("{noticed:.1?}"),
+    );
     stage.all_confirmed().await?;
     let whole = began.elapsed();
     figures.add("whole after it was made anew", format_args!("{whole:.1?}"));
     // Who was forgotten would have left by then.
     stage.call_on(TTL * 2 + HEARTBEAT).await
+}
+
+/// Definitions have no heartbeat: they are served on, named, and an operator writes them again.
+async fn config_made_anew(stage: &mut Stage, figures: &mut Figures) -> anyhow::Result<()> {
+    let file = tempfile::NamedTempFile::new()?;
+    std::fs::write(file.path(), "kind: Cluster\nname: profile\n")?;
+    let file = file.path().display().to_string();
+    stage.waypost(&["apply", "--file", &file]).await?;
+    until_orphaned(stage, 0).await?;
+    let topic = Stage::topic("config");
+    stage.admin.delete_topic(&topic).await?;
+    create_topics(&stage.kafka.bootstrap()).await?;
+    let began = tokio::time::Instant::now();
+    until_orphaned(stage, 1).await?;
+    let named = began.elapsed();
+    figures.add("orphaned definition named", format_args!("{named:.1?}"));
+    stage.waypost(&["config", "restore", "--all"]).await?;
+    until_orphaned(stage, 0).await
+}
+
+/// Both Observers serve the definition, and name it so often among those that the log lacks.
+async fn until_orphaned(stage: &Stage, times: usize) -> anyhow::Result<()> {
+    eventually(&format!("profile orphaned {times} times"), SOON, || async {
+        for index in [0, 1] {
+            let admin = stage.observer(index)?.admin();
+            look::api(admin, "clusters/profile").await?;
+            let status = look::api(admin, "status").await?;
+            let orphaned = status["orphaned"].as_array().context("no list")?;
+            let named = orphaned.iter().filter(|it| it["name"] == "profile").count();
+            anyhow::ensure!(named == times, "{orphaned:?} at {admin}");
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Announced, beaten and purged by kcat; announced by the library, purged by kcat and back with the
+/// next beat. A new Observer reads the same of it.
+async fn without_headers(stage: &mut Stage) -> anyhow::Result<()> {
+    let (always, uri) = (stage.always(), stage.marker_uri()?);
+    stage.changes += 2;
+    for _ in 0..4 {
+        foreign::announce(stage, &uri).await?;
+        stage.both_serve(always + 1).await?;
+        stage.call_on(HEARTBEAT).await?;
+    }
+    foreign::purge(stage, &uri).await?;
+    stage.both_serve(always).await?;
+
+    stage.changes += 4;
+    stage.mark_up().await?;
+    stage.both_serve(always + 1).await?;
+    foreign::purge(stage, &uri).await?;
+    stage.call_on(HEARTBEAT * 2).await?;
+    stage.both_serve(always + 1).await?;
+    let standby = 1 - stage.find_keeper().await?;
+    stage.kill_observer(standby)?;
+    stage.start_observer(standby).await?;
+    stage.both_serve(always + 1).await?;
+    stage.mark_down().await?;
+    stage.both_serve(always).await
 }
 
 /// Nobody is there to ask. What clients know goes on, and is served again.

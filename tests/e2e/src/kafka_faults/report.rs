@@ -69,7 +69,13 @@ impl Report {
         ensure!(calls.failed() == 0, "calls failed: {:?}", calls.failures());
         ensure!(!calls.0.is_empty(), "nobody called");
         let some: Vec<&str> = lost.iter().take(5).copied().collect();
-        ensure!(lost.is_empty(), "{} lost: {some:?} …", lost.len());
+        let by_gateway = lost.iter().filter(|name| stage.is_by_gateway(name));
+        let by_gateway = by_gateway.count();
+        ensure!(
+            lost.is_empty(),
+            "{} lost, {by_gateway} of them announced through gateways: {some:?} …",
+            lost.len()
+        );
         for (responses, streams) in responses.iter().zip(&streams) {
             ensure!(
                 *responses <= changes + streams,

@@ -20,7 +20,7 @@ use crate::Form;
 use crate::clients::{Clients, bootstrap_by_name};
 use crate::clock::now;
 use crate::figures::Figures;
-use crate::fleet::{CLUSTER, Fleet, HEARTBEAT, pool_to_gateways, pool_to_kafka};
+use crate::fleet::{CLUSTER, Fleet, HEARTBEAT, pool_to_gateways, pool_to_kafka, uri};
 use crate::look;
 
 /// The one name of both Observers.
@@ -130,6 +130,11 @@ impl Stage {
         self.fleets.iter().map(|fleet| fleet.names().len()).sum()
     }
 
+    /// Whether an instance is announced through the gateways, by `HOST:PORT`.
+    pub(super) fn is_by_gateway(&self, name: &str) -> bool {
+        self.fleets[1].names().iter().any(|other| other == name)
+    }
+
     /// What the witnesses have seen.
     pub(super) fn seen(&self) -> Vec<Seen> {
         self.witnesses.iter().map(Witness::seen).collect()
@@ -190,18 +195,53 @@ impl Stage {
     pub(super) async fn converge(&mut self) -> anyhow::Result<Duration> {
         let began = Instant::now();
         let always = self.always();
-        self.changes += 1;
-        tokio::time::timeout(SOON, self.marker.mark_up())
-            .await
-            .context("the log does not take an announcement")??;
+        self.changes += 2;
+        self.mark_up().await?;
         self.both_serve(always + 1).await?;
         let took = began.elapsed();
         let name = self.marker.names().first().context("a fleet of one")?;
         self.clients.all_reach(name, 0.0, SOON).await?;
-        self.changes += 1;
-        self.marker.mark_down().await?;
+        self.mark_down().await?;
         self.both_serve(always).await?;
         Ok(took)
+    }
+
+    /// The URI of the instance that comes and goes.
+    ///
+    /// # Errors
+    /// None.
+    pub(super) fn marker_uri(&self) -> anyhow::Result<String> {
+        let name = self.marker.names().first().context("a fleet of one")?;
+        Ok(uri(name))
+    }
+
+    /// Announces the instance that comes and goes.
+    ///
+    /// # Errors
+    /// The log does not take it, for long.
+    pub(super) async fn mark_up(&self) -> anyhow::Result<()> {
+        let marked = tokio::time::timeout(SOON, self.marker.mark_up()).await;
+        marked.context("the log does not take an announcement")?
+    }
+
+    /// Withdraws it.
+    ///
+    /// # Errors
+    /// The log does not take it, for long.
+    pub(super) async fn mark_down(&self) -> anyhow::Result<()> {
+        let marked = tokio::time::timeout(SOON, self.marker.mark_down()).await;
+        marked.context("the log does not take a withdrawal")?
+    }
+
+    /// Runs a command of the binary that writes, through the gateways of both Observers.
+    ///
+    /// # Errors
+    /// It does not exit 0.
+    pub(super) async fn waypost(&self, args: &[&str]) -> anyhow::Result<()> {
+        let gateways = self.configs.each_ref().map(|c| c.listen_addr().to_string());
+        let done = cli(&[args, &["--to", &gateways.join(",")]].concat()).await?;
+        ensure!(done.code() == 0, "waypost {args:?}: {}", done.stderr);
+        Ok(())
     }
 
     /// Waits until both Observers serve so many instances, by the same versions.
@@ -220,6 +260,20 @@ impl Stage {
             Ok(())
         })
         .await
+    }
+
+    /// Which log each Observer reads, as it says.
+    ///
+    /// # Errors
+    /// One does not know.
+    pub(super) async fn identities(&self) -> anyhow::Result<Vec<String>> {
+        let mut identities = Vec::new();
+        for observer in self.observers.iter().flatten() {
+            let status = look::api(observer.admin(), "status").await?;
+            let identity = status["log"]["identity"].as_str();
+            identities.push(identity.context("no identity")?.to_owned());
+        }
+        Ok(identities)
     }
 
     /// Waits until no Observer holds an instance that it has not read in this log.
