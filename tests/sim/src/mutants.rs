@@ -25,13 +25,22 @@ impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scenarios = self.by.iter().map(|name| {
             let name = name.rsplit("::").next().unwrap_or(name);
-            name.split('_').next().unwrap_or(name)
+            match name.split_once('_') {
+                Some((number, _)) if is_number(number) => number,
+                _ => name,
+            }
         });
         let by = scenarios.collect::<BTreeSet<_>>();
         let by = by.into_iter().collect::<Vec<_>>().join(" ");
         let by = if by.is_empty() { "did not end" } else { &by };
         write!(f, "{:<22} {by:<16} {}", self.mutant.name, self.mutant.what)
     }
+}
+
+/// Whether it numbers a scenario: `s07`.
+fn is_number(word: &str) -> bool {
+    let digits = word.strip_prefix('s');
+    digits.is_some_and(|digits| digits.parse::<u32>().is_ok())
 }
 
 /// Plants each bug of `names` (all, if there are none) in a copy of the tree and runs its scenarios.

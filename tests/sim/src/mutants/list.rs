@@ -245,6 +245,22 @@ pub const MUTANTS: &[Mutant] = &[
         found_by: &["s01_", "a_new_observer_alone"],
     },
     Mutant {
+        name: "believes-other-logs",
+        what: "offsets that a tick of another log names are taken for this log's",
+        file: "crates/fold/src/clock.rs",
+        find: "            let missed_to = headers.prev.map(|prev| prev.offset.min(at.offset));\n",
+        replace: "            let missed_to = headers.prev.map(|prev| prev.offset);\n",
+        found_by: &["s34_"],
+    },
+    Mutant {
+        name: "forgets-definitions",
+        what: "a definition that another log does not hold is gone",
+        file: "crates/fold/src/config_fold/adopt.rs",
+        find: "            let is_unknown = sameness == Sameness::Other || held.origin == Origin::Orphaned;\n",
+        replace: "            let is_unknown = sameness == Sameness::Same && held.origin == Origin::Orphaned;\n",
+        found_by: &["s10_", "s12_"],
+    },
+    Mutant {
         name: "confirmed-by-birth",
         what: "an unconfirmed instance is replaced only by who was born later",
         file: "crates/fold/src/rules.rs",

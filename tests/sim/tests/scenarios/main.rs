@@ -3,6 +3,7 @@
 //! The numbers in test names are those of the scenarios. What they are played with is `waypost_sim`.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers too")]
 
+mod config;
 mod expiry;
 mod faults;
 mod holding;
