@@ -154,4 +154,5 @@ fn s12_a_definition_that_an_election_lost_is_not_lost_in_silence() {
         assert_eq!(document(observer).as_deref(), Some("{}"));
         assert_eq!(observer.config().orphans().count(), 1);
     }
+    sim.finish();
 }

@@ -61,6 +61,7 @@ fn s01_an_observer_that_was_stopped_expires_nobody_on_its_own_account() {
             sim.all_serve(&all[1..])
         });
         sim.assert_agreed();
+        sim.finish();
     }
 }
 
@@ -89,6 +90,7 @@ fn s03_a_log_that_took_nothing_for_an_hour_expires_nobody() {
         view.heartbeat_age < Duration::from_secs(11),
         "heartbeats follow"
     );
+    sim.finish();
 }
 
 #[test]
@@ -152,6 +154,7 @@ fn s04_an_expire_whose_evidence_is_older_than_a_heartbeat_is_void() {
     let replayer = sim.replayer();
     assert!(replayer.serves(&key));
     assert_eq!(replayer.digests(), sim.observers[0].digests());
+    sim.finish();
 }
 
 #[test]
@@ -178,6 +181,7 @@ fn s18_five_observers_see_a_death_while_the_keeper_is_killed() {
         sim.assert_agreed();
         let expires = sim.expires().len();
         assert!((1..=5).contains(&expires), "{expires} expires");
+        sim.finish();
     }
 }
 
@@ -213,6 +217,7 @@ fn s19_forged_expires_of_a_living_instance_are_void_and_counted() {
     ));
     sim.run_s(1);
     assert_eq!(sim.observers[0].fold().counters().void, 4);
+    sim.finish();
 }
 
 #[test]
@@ -233,6 +238,7 @@ fn s21_an_announcer_that_was_stopped_past_its_ttl_is_back_with_its_next_beat() {
     let view = sim.observers[0].fold().find(&key).unwrap();
     assert_eq!(view.life.id, Some(sim.announcers[announcer].id()));
     sim.assert_agreed();
+    sim.finish();
 }
 
 #[test]

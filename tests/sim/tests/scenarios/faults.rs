@@ -138,6 +138,7 @@ fn s20_a_record_that_is_none_is_skipped_and_counted_and_the_rest_flows() {
     sim.run_s(1);
     assert_ne!(sim.observers[0].digests(), digests, "the rest flows");
     assert!(sim.all_serve(&[&key]));
+    sim.finish();
 }
 
 #[test]
@@ -228,6 +229,7 @@ fn s16_a_partition_that_is_not_read_yet_is_named_until_it_is() {
     sim.run_until("loaded", 1, |sim| sim.observers[late].loading().is_loaded());
     assert_eq!(sim.observers[late].loading().missing(), []);
     assert_eq!(sim.observers[late].served_keys().len(), 40);
+    sim.finish();
 }
 
 #[test]

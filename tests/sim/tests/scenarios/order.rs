@@ -51,6 +51,7 @@ fn s05_a_late_announcement_of_an_older_life_is_refused_and_buried() {
     assert_eq!(refusal.reason, RefusalReason::Withdrawn);
     assert!(refusal.to_string().contains("host-1"), "{refusal}");
 
+    sim.finish();
     sim.run_s(60 * 60);
     sim.compact(LAG);
     let replayer = sim.replayer();
@@ -80,6 +81,7 @@ fn s05_a_refused_announcement_that_repeats_is_buried_at_most_once_per_ttl() {
     sim.run_until("the living one is accepted", 20, |sim| {
         sim.all_serve(&[&key])
     });
+    sim.finish();
 }
 
 #[test]
@@ -186,6 +188,7 @@ fn s06_an_old_process_that_withdraws_late_does_not_end_the_new_one() {
         assert_eq!(view.life.id, Some(sim.announcers[new].id()));
         sim.compact(Duration::from_secs(30));
         assert!(sim.replayer().serves(&key), "deaf: {is_deaf}");
+        sim.finish();
     }
 }
 
@@ -203,6 +206,7 @@ fn s07_a_host_whose_wall_clock_went_back_is_accepted_at_once() {
     sim.run_s(1);
     let value = waypost_proto::announcement::encode(&sim.announcers[new].announcement);
     assert_eq!(sim.observers[0].served_value(&key), Some(&value));
+    sim.finish();
 }
 
 #[test]
@@ -239,6 +243,7 @@ fn s08_of_two_living_processes_the_later_born_serves_then_the_other_takes_over()
     assert_eq!(view.refusal, None, "no conflict any more");
     assert_eq!(sim.expires(), [], "nobody tried, since the other was there");
     sim.assert_agreed();
+    sim.finish();
 }
 
 #[test]
@@ -281,6 +286,7 @@ fn s09_producers_without_headers_announce_beat_and_purge_among_ours() {
     sim.assert_agreed();
     sim.compact(Duration::ZERO);
     assert_eq!(sim.replayer().digests(), sim.observers[0].digests());
+    sim.finish();
 }
 
 #[test]
