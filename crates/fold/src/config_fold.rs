@@ -286,6 +286,13 @@ impl ConfigFold {
         let is_change = before != held.value.as_ref();
         if is_change {
             events.extend(to_event(&key, &held));
+        } else if let (ConfigKey::Definition(name), None, None) =
+            (&key, &held.value, self.find(&key))
+        {
+            events.push(FoldEvent::AbsentDefinition {
+                key: name.clone(),
+                at: held.append_time,
+            });
         }
         self.hold(key, held);
         if is_change {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use waypost_core::record::{HeaderError, KeeperId, LogIdentity};
 use waypost_core::{
-    ConfigKey, InstanceKey, LifeId, LogTime, NameError, Offset, PartitionId, StoreInput, Timestamp,
-    Topic,
+    ConfigKey, DefinitionKey, InstanceKey, LifeId, LogTime, NameError, Offset, PartitionId,
+    StoreInput, Timestamp, Topic,
 };
 use waypost_proto::announcement::AnnouncementError;
 use waypost_proto::config::ConfigError;
@@ -63,6 +63,14 @@ pub enum FoldEvent {
     Absent {
         /// Which instance.
         key: InstanceKey,
+        /// When the log took that record.
+        at: Timestamp,
+    },
+    /// A record deletes a definition which was not there: it was deleted before this reader began to
+    /// read.
+    AbsentDefinition {
+        /// Which definition.
+        key: DefinitionKey,
         /// When the log took that record.
         at: Timestamp,
     },

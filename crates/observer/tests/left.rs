@@ -11,7 +11,8 @@ mod common;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use waypost_core::{ResourceType, Topic};
+use bytes::Bytes;
+use waypost_core::{PartitionId, ResourceType, Topic};
 use waypost_log::memory::CompactionRules;
 use waypost_observer::RunningObserver;
 
@@ -75,4 +76,25 @@ async fn a_cluster_that_ran_empty_before_the_observer_started_is_empty_and_not_u
     assert_eq!((resources, removed), (0, BTreeSet::from(all)));
     let (status, text) = get(&observer, "/api/v1/clusters/greeter").await;
     assert_eq!(status, 200, "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_definition_that_was_deleted_before_the_observer_started_is_told_to_clients_of_everything()
+ {
+    let log = mk_log(1);
+    for key in ["cluster\0gone", "service\0goneReads"] {
+        let key = Bytes::from_static(key.as_bytes());
+        log.append_raw(Topic::Config, PartitionId(0), Some(key), None, &[])
+            .unwrap();
+    }
+    let observer = common::start(&log).await;
+    let mut stream = Delta::open(&observer).await.unwrap();
+    stream
+        .subscribe(ResourceType::D2ClusterOrServiceName, &["*"])
+        .await;
+    let response = stream.next().await;
+    let removed: BTreeSet<_> = response.removed_resources.iter().collect();
+    let expected = ["/d2/clusters/gone", "/d2/services/goneReads"].map(str::to_owned);
+    assert_eq!(removed, expected.iter().collect());
+    assert_eq!(response.resources, []);
 }

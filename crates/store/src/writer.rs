@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use waypost_core::definition::ServiceDefinition;
-use waypost_core::{ClusterName, InstanceKey, ServiceName, SourceSlot, StoreInput, Timestamp};
+use waypost_core::{
+    ClusterName, DefinitionKey, InstanceKey, ServiceName, SourceSlot, StoreInput, Timestamp,
+};
 
 use crate::change::{ChangeSet, ClusterChange};
 use crate::cluster::{ClusterState, WriteContext};
@@ -110,6 +112,31 @@ impl Writer {
         }
         drop(turn);
         self.notify(changes)
+    }
+
+    /// Remembers that the name of a definition left at a time, which was never stated here. A name
+    /// that is served, or is remembered already, is left as it is.
+    pub fn remember_absent_definition(&mut self, at: Timestamp, key: DefinitionKey) {
+        let inner = &self.store.0;
+        match key {
+            DefinitionKey::Cluster(name) => {
+                let is_known = inner.clusters.of(name.as_str()).read().contains_key(&name);
+                let removed = &mut inner.removed.lock().clusters;
+                if !is_known && !removed.contains(&name) {
+                    removed.remember(name, at, REMOVED_NAMES_MAX);
+                }
+            }
+            DefinitionKey::Service(name) => {
+                let services = inner.services.of(name.as_str()).read();
+                let is_known = services.contains_key(&name);
+                drop(services);
+                let is_known = is_known || self.is_announced(name.as_str());
+                let removed = &mut inner.removed.lock().services;
+                if !is_known && !removed.contains(&name) {
+                    removed.remember(name, at, REMOVED_NAMES_MAX);
+                }
+            }
+        }
     }
 
     /// Says that all definitions are there, so that clusters and services without one are served

@@ -95,6 +95,9 @@ impl Ingest {
         for event in events {
             match event {
                 FoldEvent::Absent { key, at } => absent.push((at, key)),
+                FoldEvent::AbsentDefinition { key, at } => {
+                    self.writer.remember_absent_definition(at, key);
+                }
                 event => self.on_fold_event(event, &mut inputs, now),
             }
         }

@@ -4,7 +4,7 @@
 use crate::common::{
     cluster_name, define_cluster, define_service, down, mk_store, service_name, up, uri,
 };
-use waypost_core::{InstanceKey, SourceSlot, Timestamp};
+use waypost_core::{DefinitionKey, InstanceKey, SourceSlot, Timestamp};
 use waypost_store::ServiceState;
 use waypost_store::limits::{REMEMBER, REMOVED_PER_CLUSTER_MAX};
 
@@ -146,6 +146,30 @@ fn what_left_before_anybody_looked_is_remembered_and_its_cluster_is_empty_and_no
     let changes = log.forget(after(REMEMBER, 0));
     assert!(changes.clusters[&cluster_name("c")].existence);
     assert!(store.find_cluster("c").is_none());
+}
+
+#[test]
+fn a_definition_that_was_deleted_before_anybody_looked_is_remembered_unless_it_is_there() {
+    let (store, _) = mk_store();
+    let mut log = store.writer(SourceSlot::Log).unwrap();
+    log.apply(
+        START,
+        [
+            up("announced", "h", "h"),
+            define_service("there", Some("c")),
+        ],
+    );
+    for name in ["gone", "announced"] {
+        log.remember_absent_definition(START, DefinitionKey::Cluster(cluster_name(name)));
+    }
+    for name in ["gone", "announced", "there"] {
+        log.remember_absent_definition(START, DefinitionKey::Service(service_name(name)));
+    }
+    assert_eq!(store.removed_clusters(), [cluster_name("gone")]);
+    assert_eq!(store.removed_services(), [service_name("gone")]);
+    log.apply(START, [up("gone", "h", "h")]);
+    assert_eq!(store.removed_clusters(), []);
+    assert_eq!(store.removed_services(), []);
 }
 
 #[test]
