@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use waypost_core::Announcement;
 use waypost_core::limits::{HEARTBEATS_PER_TTL_MIN, TTL_MAX, TTL_MIN};
+use waypost_core::{Announcement, InstanceUri};
 use waypost_proto::announcement::AnnouncementError;
 
 use crate::limits::HEARTBEAT_MIN;
@@ -40,6 +40,9 @@ pub enum SettingsError {
     /// Too often.
     #[error("heartbeat {} is shorter than {}", show(*.0), show(HEARTBEAT_MIN))]
     Heartbeat(Duration),
+    /// Nobody can call it.
+    #[error("{0} has port 0, which nobody can call; announce the port that the server listens on")]
+    PortZero(InstanceUri),
     /// Anything that no Observer would accept.
     #[error(transparent)]
     Content(#[from] AnnouncementError),
@@ -63,6 +66,9 @@ pub fn check(announcement: &Announcement) -> Result<(), SettingsError> {
     }
     if !(TTL_MIN..=TTL_MAX).contains(&ttl) {
         return Err(SettingsError::Ttl(ttl));
+    }
+    if announcement.uri.parts().port == Some(0) {
+        return Err(SettingsError::PortZero(announcement.uri.clone()));
     }
     waypost_proto::announcement::decode(&waypost_proto::announcement::encode(announcement))?;
     Ok(())
@@ -115,5 +121,16 @@ mod tests {
             let found = check(&announcement).err().map(|e| e.to_string());
             assert_eq!(found.unwrap_or_default(), expected);
         }
+    }
+
+    #[test]
+    fn a_port_that_nobody_can_call_is_refused() {
+        let announcement = Announcement::new(
+            ClusterName::parse("c").unwrap(),
+            InstanceUri::parse("grpc://h:0").unwrap(),
+            Timestamp(0),
+        );
+        let error = check(&announcement).unwrap_err();
+        assert!(error.to_string().contains("port 0"), "{error}");
     }
 }

@@ -13,7 +13,8 @@ use waypost_core::{ClusterName, InstanceUri};
 
 use crate::announce::HealthCheck;
 use crate::values::{
-    MetadataArg, WeightArg, parse_duration, parse_host_port, parse_metadata, parse_weight,
+    MetadataArg, WeightArg, parse_brokers, parse_duration, parse_host_port, parse_metadata,
+    parse_topic_prefix, parse_weight,
 };
 
 pub(crate) use operator::{AuthorArgs, ConfigAction, ConfigArgs, EvictArgs, ReleaseArgs, SetArgs};
@@ -135,7 +136,7 @@ pub(crate) struct ExpiryArgs {
 #[derive(Debug, Args)]
 pub(crate) struct TopicPrefixArgs {
     /// The topics are PREFIX.announcements, PREFIX.config and PREFIX.control.
-    #[arg(long, value_name = "PREFIX", default_value = "waypost")]
+    #[arg(long, value_name = "PREFIX", default_value = "waypost", value_parser = parse_topic_prefix)]
     pub(crate) topic_prefix: String,
     /// A file of librdkafka properties (TLS, SASL), one `name=value` a line. [default: none]
     #[arg(long, value_name = "FILE")]
@@ -145,7 +146,7 @@ pub(crate) struct TopicPrefixArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ObserverArgs {
     /// Brokers to ask for the rest of the Kafka cluster. [default: none, must be given]
-    #[arg(long, value_name = "HOST:PORT,…")]
+    #[arg(long, value_name = "HOST:PORT,…", value_parser = parse_brokers)]
     pub(crate) kafka: String,
     #[command(flatten)]
     pub(crate) topics: TopicPrefixArgs,
@@ -192,7 +193,7 @@ pub(crate) struct ObserverArgs {
 #[derive(Debug, Args)]
 pub(crate) struct WriteToArgs {
     /// Brokers of the Kafka cluster to write to. [default: none, the gateway is used]
-    #[arg(long, value_name = "HOST:PORT,…")]
+    #[arg(long, value_name = "HOST:PORT,…", value_parser = parse_brokers)]
     pub(crate) kafka: Option<String>,
     #[command(flatten)]
     pub(crate) topics: TopicPrefixArgs,
@@ -375,7 +376,8 @@ pub(crate) enum DescribeArg {
 #[derive(Debug, Args)]
 pub(crate) struct WatchArgs {
     /// The cluster to follow.
-    pub(crate) cluster: String,
+    #[arg(value_parser = ClusterName::parse)]
+    pub(crate) cluster: ClusterName,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
     /// The form of the output: a line of text or a JSON object for each change.
@@ -406,7 +408,7 @@ pub(crate) struct TopicsArgs {
     /// What to do.
     pub(crate) action: TopicsAction,
     /// Brokers to ask for the rest of the Kafka cluster. [default: none, must be given]
-    #[arg(long, value_name = "HOST:PORT,…")]
+    #[arg(long, value_name = "HOST:PORT,…", value_parser = parse_brokers)]
     pub(crate) kafka: String,
     #[command(flatten)]
     pub(crate) topics: TopicPrefixArgs,

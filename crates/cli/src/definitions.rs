@@ -124,7 +124,7 @@ fn place_one(mistake: &Mistake, documents: &[Document]) -> String {
 
 fn mk_mistakes(mistakes: Vec<String>) -> Failure {
     let lines = mistakes.join("\n");
-    Failure::failed(format!(
+    Failure::usage(format!(
         "{lines}\n{} mistake(s); nothing was written",
         mistakes.len()
     ))

@@ -73,8 +73,71 @@ pub(crate) fn report(result: Result<Exit, Failure>) -> ExitCode {
     }
 }
 
-/// Prints clap's words: help and version are no errors and exit 0, anything else exits 2.
+/// Prints clap's words: help and version are no errors and exit 0, anything else is one line and
+/// exits 2.
 pub(crate) fn usage_error(error: &clap::Error) -> ExitCode {
-    let _ = error.print();
-    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+    use clap::error::ErrorKind;
+    let is_page = matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    );
+    if is_page {
+        let _ = error.print();
+        return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+    }
+    report(Err(Failure::usage(one_line(&error.to_string()))))
+}
+
+/// What clap says over many lines (`error: …`, lists, tips, the usage) without what `--help` says too.
+fn one_line(said: &str) -> String {
+    let said = said.strip_prefix("error: ").unwrap_or(said);
+    let mut words = String::new();
+    let mut help = "--help".to_owned();
+    for line in said.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        if let Some(usage) = line.strip_prefix("Usage: ") {
+            let command = usage.split_whitespace().take_while(|word| {
+                word.chars().all(|c| c.is_ascii_lowercase() || c == '-') && !word.starts_with('-')
+            });
+            let command: Vec<_> = command.collect();
+            help = format!("{} --help", command.join(" "));
+            break;
+        }
+        if line.starts_with("For more information") {
+            break;
+        }
+        if !words.is_empty() {
+            let is_list = words.ends_with(':') || words.ends_with('>');
+            words.push_str(if is_list { " " } else { "; " });
+        }
+        words.push_str(line);
+    }
+    format!("{words} (see {help})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_clap_says_becomes_one_line_that_names_the_help() {
+        let cases = [
+            (
+                "error: the following required arguments were not provided:\n  --cluster <CLUSTER>\n  --uri <URI>\n\nUsage: waypost announce --cluster <CLUSTER> --uri <URI>\n\nFor more information, try '--help'.\n",
+                "the following required arguments were not provided: --cluster <CLUSTER> --uri <URI> (see waypost announce --help)",
+            ),
+            (
+                "error: unexpected argument '--no' found\n\n  tip: a similar argument exists: '--node-id'\n\nUsage: waypost bootstrap [OPTIONS] <CLIENT>\n",
+                "unexpected argument '--no' found; tip: a similar argument exists: '--node-id' (see waypost bootstrap --help)",
+            ),
+            (
+                "error: invalid value '10' for '--ttl <DURATION>': expected a unit\n\nFor more information, try '--help'.\n",
+                "invalid value '10' for '--ttl <DURATION>': expected a unit (see --help)",
+            ),
+        ];
+        for (said, expected) in cases {
+            assert_eq!(one_line(said), expected);
+        }
+    }
 }

@@ -30,6 +30,9 @@ pub(crate) const PAGES_MAX: usize = 1000;
 /// How long one health check may take, whatever the interval.
 pub(crate) const HEALTH_CHECK_MAX: Duration = Duration::from_secs(2);
 
+/// Longest `--topic-prefix`, bytes: Kafka's names of topics hold 249, of which `.announcements` is 14.
+pub(crate) const TOPIC_PREFIX_BYTES_MAX: usize = 200;
+
 /// Shortest pause between health checks.
 pub(crate) const HEALTH_INTERVAL_MIN: Duration = Duration::from_millis(100);
 

@@ -5,6 +5,8 @@ use std::time::Duration;
 use serde_json::Value;
 use waypost_core::config::Weight;
 
+use crate::limits::TOPIC_PREFIX_BYTES_MAX;
+
 /// Reads `10s`, `500ms`, `2m`, `1h`.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     const EXPECTED: &str = "expected a whole number and a unit, for example 10s, 500ms, 2m or 1h";
@@ -95,6 +97,28 @@ pub(crate) fn parse_host_port(text: &str) -> Result<String, String> {
         return Err(EXPECTED.to_owned());
     }
     Ok(address.to_owned())
+}
+
+/// Reads a list of brokers, `HOST:PORT,…`.
+pub(crate) fn parse_brokers(text: &str) -> Result<String, String> {
+    let is_broker = |broker: &str| parse_host_port(broker).is_ok_and(|read| read == broker);
+    if text.split(',').all(is_broker) {
+        Ok(text.to_owned())
+    } else {
+        Err("expected HOST:PORT,…, for example kafka1:9092,kafka2:9092".to_owned())
+    }
+}
+
+/// Reads the first part of the names of topics.
+pub(crate) fn parse_topic_prefix(text: &str) -> Result<String, String> {
+    let is_legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if (1..=TOPIC_PREFIX_BYTES_MAX).contains(&text.len()) && text.chars().all(is_legal) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
+            "expected 1 to {TOPIC_PREFIX_BYTES_MAX} of the characters that Kafka allows in the name of a topic: a-z, A-Z, 0-9, '.', '_', '-'"
+        ))
+    }
 }
 
 /// The shortest exact form: `10s`, `1500ms`.

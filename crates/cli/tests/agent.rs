@@ -35,6 +35,8 @@ struct FakeGateway {
     requests: Requests,
 }
 
+type Answer<T> = Result<Response<T>, Status>;
+
 #[tonic::async_trait]
 impl Gateway for FakeGateway {
     type AppendStream = ReceiverStream<Result<pb::AppendProgress, Status>>;
@@ -61,42 +63,27 @@ impl Gateway for FakeGateway {
         Ok(Response::new(ReceiverStream::new(progress_rx)))
     }
 
-    async fn apply(
-        &self,
-        _: Request<pb::ApplyRequest>,
-    ) -> Result<Response<pb::ApplyResponse>, Status> {
+    async fn apply(&self, _: Request<pb::ApplyRequest>) -> Answer<pb::ApplyResponse> {
         Err(Status::unimplemented("not in this test"))
     }
 
-    async fn delete(
-        &self,
-        _: Request<pb::DeleteRequest>,
-    ) -> Result<Response<pb::DeleteResponse>, Status> {
+    async fn delete(&self, _: Request<pb::DeleteRequest>) -> Answer<pb::DeleteResponse> {
         Err(Status::unimplemented("not in this test"))
     }
 
-    async fn set(&self, _: Request<pb::SetRequest>) -> Result<Response<pb::SetResponse>, Status> {
+    async fn set(&self, _: Request<pb::SetRequest>) -> Answer<pb::SetResponse> {
         Err(Status::unimplemented("not in this test"))
     }
 
-    async fn evict(
-        &self,
-        _: Request<pb::EvictRequest>,
-    ) -> Result<Response<pb::EvictResponse>, Status> {
+    async fn evict(&self, _: Request<pb::EvictRequest>) -> Answer<pb::EvictResponse> {
         Err(Status::unimplemented("not in this test"))
     }
 
-    async fn release(
-        &self,
-        _: Request<pb::ReleaseRequest>,
-    ) -> Result<Response<pb::ReleaseResponse>, Status> {
+    async fn release(&self, _: Request<pb::ReleaseRequest>) -> Answer<pb::ReleaseResponse> {
         Err(Status::unimplemented("not in this test"))
     }
 
-    async fn restore(
-        &self,
-        _: Request<pb::RestoreRequest>,
-    ) -> Result<Response<pb::RestoreResponse>, Status> {
+    async fn restore(&self, _: Request<pb::RestoreRequest>) -> Answer<pb::RestoreResponse> {
         Err(Status::unimplemented("not in this test"))
     }
 }

@@ -323,7 +323,7 @@ impl JournalAction {
 }
 
 /// One state of a record: where it stands, and in which log. Never a counter, so that two writers
-/// who saw the same state cannot both be right (docs/announcement-log.md, "Topic settings").
+/// who saw the same state cannot both be right (docs/announcement-log.md, "The config topic").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Revision {
     /// Where it stands.

@@ -60,7 +60,7 @@ pub trait AnnouncementLog: Send + Sync + fmt::Debug {
 
     /// Appends only if the last record of this key still stands at `expected` (`None`: the key has
     /// none). Kafka cannot do this and says so with `Refused`; its callers read back instead
-    /// (docs/announcement-log.md, "Definitions").
+    /// (docs/announcement-log.md, "The config topic").
     ///
     /// # Errors
     /// `Conflict` with the offset that stands.

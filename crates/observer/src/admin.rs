@@ -70,7 +70,7 @@ impl AdminState {
     fn no_such(&self, text: String) -> ApiError {
         match self.locator.not_loaded() {
             Some(reason) => ApiError::unavailable(format!(
-                "{text}, but this Observer is still reading the log ({reason}); try again"
+                "this Observer is still reading the log ({reason}); try again"
             )),
             None => ApiError::not_found(text),
         }

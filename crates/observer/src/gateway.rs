@@ -5,6 +5,7 @@ mod append;
 mod definitions;
 mod operator;
 mod sight;
+mod strict;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use crate::progress::Progress;
 use crate::settings::LogWrites;
 
 pub use sight::Sight;
+pub use strict::Strict;
 
 /// The service. Clones share everything.
 #[derive(Clone, Debug)]

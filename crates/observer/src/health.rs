@@ -8,7 +8,7 @@ use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 use waypost_proto::v1::gateway_server::GatewayServer;
 
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, Strict};
 
 /// The service that serves every xDS stream.
 pub const ADS_SERVICE: &str = "envoy.service.discovery.v3.AggregatedDiscoveryService";
@@ -69,7 +69,7 @@ pub fn services(
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     Ok(tonic::service::Routes::new(health.to_service())
-        .add_service(GatewayServer::new(gateway))
+        .add_service(Strict(GatewayServer::new(gateway)))
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?))
 }

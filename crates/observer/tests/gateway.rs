@@ -208,6 +208,27 @@ async fn definitions_are_applied_served_and_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn bytes_that_are_no_message_are_the_senders_mistake() {
+    let log = mk_log(1);
+    let observer = common::start(&log).await;
+    let mut client = tonic::client::Grpc::new(common::channel(&observer).await);
+    client.ready().await.unwrap();
+    // Its first field is a text, where Delete's is a number.
+    let garbage = pb::EvictRequest {
+        cluster: "greeter".to_owned(),
+        ..pb::EvictRequest::default()
+    };
+    let codec = tonic_prost::ProstCodec::<pb::EvictRequest, pb::DeleteResponse>::default();
+    let path = "/waypost.v1.Gateway/Delete".parse().unwrap();
+    let answer = client
+        .unary(tonic::Request::new(garbage), path, codec)
+        .await;
+    let status = answer.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
+    assert!(status.message().contains("decode"), "{status:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_read_only_observer_writes_nothing_for_anybody() {
     let log = mk_log(1);
     let mut settings = mk_settings();

@@ -243,3 +243,18 @@ async fn what_a_topic_lost_is_kept_until_it_is_restored_or_forgotten() {
     let path = "/api/v1/clusters/kept";
     assert_eq!(common::get(&late, path).await.0, 200, "as the others");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_known_while_the_log_is_read_may_be_there_all_the_same() {
+    let log = mk_log(1);
+    let mut settings = common::mk_settings();
+    settings.newborn_grace = Duration::from_secs(3600);
+    let observer = common::start_with(&log, settings).await;
+    for path in ["/api/v1/clusters/c", "/api/v1/services/c", "/api/v1/uris/c"] {
+        let (status, text) = common::get(&observer, path).await;
+        assert_eq!(status, 503, "{path}: {text}");
+        assert!(text.contains("still reading the log"), "{path}: {text}");
+    }
+    let loaded = common::start(&log).await;
+    assert_eq!(common::get(&loaded, "/api/v1/clusters/c").await.0, 404);
+}

@@ -143,7 +143,7 @@ async fn a_malformed_definition_is_refused_with_line_and_field_and_writes_nothin
     for (text, words) in cases {
         std::fs::write(&file, format!("{good}{text}")).unwrap();
         let done = cli(&["apply", "-f", &path, "--to", &to]).await.unwrap();
-        check_finished(text, &done, 1, &[&[&path[..]], words].concat());
+        check_finished(text, &done, 2, &[&[&path[..]], words].concat());
     }
     let clusters = dev.cli_json(&["get", "clusters"]).await.unwrap();
     assert!(

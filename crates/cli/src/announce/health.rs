@@ -34,8 +34,16 @@ enum Probe {
 impl HealthCheck {
     /// Reads `tcp://HOST:PORT`, `http://HOST:PORT/PATH` or `grpc://HOST:PORT[/SERVICE]`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let uri = InstanceUri::parse(text).map_err(|e| e.to_string())?;
+        const EXPECTED: &str =
+            "expected tcp://HOST:PORT, http://HOST:PORT/PATH or grpc://HOST:PORT[/SERVICE]";
+        let uri = InstanceUri::parse(text).map_err(|_| EXPECTED.to_owned())?;
         let parts = uri.parts();
+        if !matches!(parts.scheme, "tcp" | "http" | "grpc") {
+            return Err(format!(
+                "{} is no kind of health check; {EXPECTED}",
+                parts.scheme
+            ));
+        }
         let host = if parts.host.contains(':') {
             format!("[{}]", parts.host)
         } else {
@@ -44,7 +52,7 @@ impl HealthCheck {
         let port = match (parts.port, parts.scheme) {
             (Some(port), _) => port,
             (None, "http") => 80,
-            (None, _) => return Err("has no port".to_owned()),
+            (None, _) => return Err(format!("has no port; {EXPECTED}")),
         };
         let rest = text.split_once("://").map_or("", |(_, rest)| rest);
         let path = rest.find('/').map_or("", |at| &rest[at..]);
@@ -53,15 +61,9 @@ impl HealthCheck {
             "http" => Probe::Http {
                 path: if path.is_empty() { "/" } else { path }.to_owned(),
             },
-            "grpc" => Probe::Grpc {
+            _ => Probe::Grpc {
                 service: path.trim_start_matches('/').to_owned(),
             },
-            other => {
-                return Err(format!(
-                    "{other} is no kind of health check; expected tcp://HOST:PORT, \
-                     http://HOST:PORT/PATH or grpc://HOST:PORT[/SERVICE]"
-                ));
-            }
         };
         Ok(Self {
             text: text.to_owned(),

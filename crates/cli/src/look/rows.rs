@@ -147,15 +147,7 @@ pub(super) fn notes(u: &UriView) -> String {
 }
 
 pub(super) fn refused(note: &RefusedNote) -> String {
-    let from = match note.hostname.as_str() {
-        "" => String::new(),
-        host => format!(", from host {host}"),
-    };
-    format!(
-        "refused: {}{from}, {} ago",
-        note.reason,
-        show_age(note.age_ms)
-    )
+    format!("refused: {}, {} ago", note.reason, show_age(note.age_ms))
 }
 
 pub(super) const STREAMS: [&str; 8] = [

@@ -16,7 +16,7 @@ use crate::output::{print_line, show_time};
 /// never there is an error.
 pub(crate) async fn run(args: WatchArgs) -> Result<Exit, Failure> {
     let admin = Admin::new(&args.server.server);
-    let path = path::watch(&args.cluster);
+    let path = path::watch(args.cluster.as_str());
     let mut body = admin.open(&path).await?.into_body();
     loop {
         let why = follow(body, args.output).await?;

@@ -121,6 +121,12 @@ fn to_record(request: pb::AppendRequest) -> Result<NewRecord, Status> {
 fn check_announcement(key: &InstanceKey, value: &Bytes) -> Result<Bytes, Status> {
     let announcement = waypost_proto::announcement::decode(value)
         .map_err(|e| Status::invalid_argument(format!("bad announcement: {e}")))?;
+    if key.uri.parts().port == Some(0) {
+        return Err(Status::invalid_argument(format!(
+            "{} has port 0, which nobody can call",
+            key.uri
+        )));
+    }
     if announcement.cluster != key.cluster || announcement.uri != key.uri {
         return Err(Status::invalid_argument(format!(
             "the announcement names {} {}, the request {} {}",
@@ -222,9 +228,10 @@ mod tests {
     #[test]
     fn what_the_fold_would_reject_is_refused_with_a_reason() {
         type Spoil = fn(&mut pb::AppendRequest);
-        let cases: [(Kind, Spoil, &str); 8] = [
+        let cases: [(Kind, Spoil, &str); 9] = [
             (Kind::Announce, |r| r.cluster = "a b".into(), "cluster name"),
             (Kind::Announce, |r| r.uri = "nowhere".into(), "bad URI"),
+            (Kind::Announce, |r| r.uri = "grpc://h:0".into(), "port 0"),
             (
                 Kind::Announce,
                 |r| r.announcement = Bytes::from_static(b"\xff"),
