@@ -1,5 +1,5 @@
-//! What this Observer writes: ticks, expires, burials and the log's identity
-//! (docs/announcement-log.md, "Time, the keeper, expiry").
+//! What this Observer writes: ticks, the log's identity, expires as far as the cap allows, burials and
+//! restatements (docs/announcement-log.md, "Time", "Expiry", "Cap and holding", "Compaction").
 //!
 //! Decides only. Nothing that is decided here has an effect before it is read back from the log.
 
