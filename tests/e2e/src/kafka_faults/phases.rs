@@ -4,6 +4,8 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
+use waypost_testkit::caller::Greeter;
+use waypost_testkit::ports::free_port;
 use waypost_testkit::process::Signal;
 use waypost_testkit::wait::eventually;
 
@@ -12,7 +14,7 @@ use super::report::Report;
 use super::stage::{PARTITIONS, SOON, Stage, create_topics};
 use crate::Form;
 use crate::figures::Figures;
-use crate::fleet::{HEARTBEAT, TTL};
+use crate::fleet::{HEARTBEAT, TTL, uri};
 use crate::look;
 
 /// One fault.
@@ -138,12 +140,30 @@ async fn log_away(stage: &mut Stage) -> anyhow::Result<()> {
     away
 }
 
-/// Every key may find itself in another partition, and beats go to the old one for a while.
+/// Every key may find itself in another partition, and beats go to the old one for a while: those of
+/// one producer, who never looks, for as long as it lives.
 async fn grows(stage: &mut Stage) -> anyhow::Result<()> {
+    let always = stage.always();
+    let (port, uri) = loop {
+        let port = free_port();
+        let uri = uri(&format!("127.0.0.1:{port}"));
+        if foreign::moves(&uri)? {
+            break (port, uri);
+        }
+    };
+    let _serves = Greeter::start(&[port]).await?;
+    stage.changes += 2;
+    let mut stale = foreign::beat(stage, &uri).await?;
+    stage.both_serve(always + 1).await?;
     let topic = Stage::topic("announcements");
     stage.admin.add_partitions(&topic, 2 * PARTITIONS).await?;
     // Everybody has beaten in its new partition, and the old copies have had the time to grow old.
-    stage.call_on(TTL * stage.form.pick(4, 2)).await
+    stage.call_on(TTL * stage.form.pick(4, 2)).await?;
+    stage.both_serve(always + 1).await?;
+    stale.terminate().await?;
+    stage.both_serve(always).await?;
+    // It serves until nobody can have it in flight.
+    stage.call_on(HEARTBEAT).await
 }
 
 /// Deleted and made under load, empty: whole after one heartbeat interval.
