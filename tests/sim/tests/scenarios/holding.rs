@@ -315,6 +315,22 @@ fn the_safety_net_is_under_the_cap_too() {
 }
 
 #[test]
+fn what_a_topic_made_anew_does_not_confirm_is_under_the_cap_too() {
+    let keys = mk_keys(100);
+    let mut sim = world(&[1, 2], 2, &keys);
+    stop_all(&mut sim);
+    sim.log.recreate(Topic::Announcements, 2);
+    sim.run_s(5);
+    assert_eq!(sim.observers[0].fold().unconfirmed_count(), 100);
+    sim.run_s(10 * 60);
+    assert_eq!(served(&sim), 80);
+    assert!(sim.observers.iter().all(|o| is_holding(o, &keys[0])));
+    release(&mut sim, ReleaseScope::All);
+    sim.run_s(5);
+    assert_eq!(served(&sim), 0);
+}
+
+#[test]
 fn expires_that_are_on_their_way_count() {
     let keys = mk_keys(100);
     let mut sim = world(&[1], 2, &keys);
