@@ -39,3 +39,27 @@ pub fn root() -> PathBuf {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     own.ancestors().nth(2).unwrap_or(own).to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs::{read_dir, read_to_string};
+
+    /// The numbers that stand between `before` and `after`, as in `s07`.
+    fn numbers(text: &str, before: &str, after: char) -> BTreeSet<u32> {
+        let parts = text.split(before).skip(1);
+        let numbers = parts.filter_map(|part| part.split(after).next()?.parse().ok());
+        numbers.collect()
+    }
+
+    #[test]
+    fn the_document_has_a_line_for_every_scenario_and_no_other() {
+        let document = read_to_string(crate::root().join("docs/announcement-log.md")).unwrap();
+        let folder = crate::root().join("tests/sim/tests/scenarios");
+        let files = read_dir(folder).unwrap().map(|file| file.unwrap().path());
+        let tests: String = files.map(|file| read_to_string(file).unwrap()).collect();
+        let expected = numbers(&tests, "\nfn s", '_');
+        assert!((1..=33).all(|number| expected.contains(&number)));
+        assert_eq!(numbers(&document, "\n| `s", '`'), expected);
+    }
+}
