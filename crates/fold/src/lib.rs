@@ -6,7 +6,8 @@
 //!
 //! * [`Fold`] is the announcements topic, [`ConfigFold`] and [`ControlFold`] are the other two.
 //! * [`Loading`] says when a start is over.
-//! * [`Keeper`] decides what this Observer writes: ticks, expires, burials, the log's identity.
+//! * [`Keeper`] decides what this Observer writes: ticks, expires, burials, restatements, the log's
+//!   identity.
 //!
 //! # How a driver uses it
 //!
