@@ -27,7 +27,7 @@ pub const MUTANTS: &[Mutant] = &[
         replace: r"            self.push_keeper_records(now);
             for request in &self.requests {
                 if let Request::Append(new) = request
-                    && new.headers.kind == RecordKind::Expire
+                    && new.headers.kind == waypost_core::RecordKind::Expire
                     && let Some(partition) = new.partition
                 {
                     let clock = self.announcements.served().clock().find(partition);
