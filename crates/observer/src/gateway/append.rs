@@ -13,7 +13,7 @@ use waypost_proto::v1::append_request::Kind;
 use waypost_proto::v1::refused::Cause;
 
 use crate::gateway::{AppendStream, Gateway, status_of};
-use crate::progress::{Verdict, Wait};
+use crate::progress::{Progress, Verdict, Wait};
 
 /// Writes the record, then answers with its place in the log and, if asked, with what became of it.
 pub(super) async fn append(
@@ -23,13 +23,10 @@ pub(super) async fn append(
     let until_served = request.until_served;
     let record = to_record(request)?;
     // Registered before the record is written: ingest may read it before the log has answered.
-    let wait = until_served
-        .then(|| gateway.progress.wait_for(record.key.clone()))
-        .transpose();
-    let wait = match wait {
-        // An instance must not fall silent because too many want to hear of theirs.
-        Err(_) if record.delivery == Delivery::Heartbeat => None,
-        wait => wait.map_err(|full| Status::resource_exhausted(full.to_string()))?,
+    let wait = if until_served {
+        register(&gateway.progress, &record)?
+    } else {
+        None
     };
     let appended = gateway
         .log
@@ -44,6 +41,15 @@ pub(super) async fn append(
             next_step,
         )),
     })
+}
+
+fn register(progress: &Progress, record: &NewRecord) -> Result<Option<Wait>, Status> {
+    match progress.wait_for(record.key.clone()) {
+        Ok(wait) => Ok(Some(wait)),
+        // An instance must not fall silent because too many want to hear of theirs.
+        Err(_) if record.delivery == Delivery::Heartbeat => Ok(None),
+        Err(full) => Err(Status::resource_exhausted(full.to_string())),
+    }
 }
 
 enum Step {
@@ -214,6 +220,20 @@ mod tests {
         let purge = to_record(mk_request(Kind::Purge)).unwrap();
         assert_eq!(purge.headers, Headers::default());
         assert_eq!(purge.value, None);
+    }
+
+    #[test]
+    fn a_heartbeat_is_written_although_too_many_wait_to_hear_of_theirs() {
+        let progress = Progress::default();
+        let waits: Vec<_> = (0..crate::limits::WAITS_MAX)
+            .map(|n| progress.wait_for(Bytes::from(n.to_string())).unwrap())
+            .collect();
+        let wait_of = |kind| register(&progress, &to_record(mk_request(kind)).unwrap());
+        assert!(wait_of(Kind::Heartbeat).unwrap().is_none());
+        let refused = wait_of(Kind::Announce).map(|wait| wait.is_some());
+        assert_eq!(refused.unwrap_err().code(), tonic::Code::ResourceExhausted);
+        drop(waits);
+        assert!(wait_of(Kind::Heartbeat).unwrap().is_some());
     }
 
     #[test]
