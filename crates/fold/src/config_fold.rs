@@ -198,8 +198,18 @@ impl ConfigFold {
         self.conflicts_total
     }
 
-    /// Records that the log does not hold and that are kept until an operator decides.
+    /// Definitions and overrides that the log does not hold and that are kept, and in force, until an
+    /// operator decides.
     pub fn orphans(&self) -> impl Iterator<Item = (&ConfigKey, &Held)> {
+        self.orphaned().filter(|(key, _)| is_in_force(key))
+    }
+
+    /// What the log does not hold of who did what: nothing depends on it.
+    pub fn orphaned_history(&self) -> impl Iterator<Item = (&ConfigKey, &Held)> {
+        self.orphaned().filter(|(key, _)| !is_in_force(key))
+    }
+
+    fn orphaned(&self) -> impl Iterator<Item = (&ConfigKey, &Held)> {
         let held = self.by_key.iter();
         held.filter(|(_, held)| held.origin == Origin::Orphaned)
     }
@@ -360,6 +370,11 @@ impl ConfigFold {
         }
         self.conflicts.push_back(conflict);
     }
+}
+
+/// Whether what is served depends on a record of this kind.
+fn is_in_force(key: &ConfigKey) -> bool {
+    matches!(key, ConfigKey::Definition(_) | ConfigKey::Override(_))
 }
 
 /// What whoever serves is told of a record; nothing where it is served nowhere.

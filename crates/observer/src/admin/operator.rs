@@ -97,7 +97,7 @@ fn of_config(config: &ConfigFold, concerns: &Concerns) -> OperatorView {
     releases.truncate(STATEMENTS_SHOWN_MAX);
 
     let mut orphans: Vec<_> = config.orphans().map(|(key, _)| key).collect();
-    orphans.retain(|key| concerns.has(key) && !matches!(key, ConfigKey::Journal(_)));
+    orphans.retain(|key| concerns.has(key));
     orphans.sort_unstable();
     let conflicts = config.conflicts().filter(|c| concerns.has(&c.key));
     let journal = config.journal().map(|(_, entry)| entry);
@@ -157,9 +157,21 @@ fn journal_view(entry: &JournalEntry) -> JournalView {
     JournalView {
         at_ms: entry.signed.at.0,
         action: entry.action.as_str().to_owned(),
-        subject: entry.subject.to_string(),
+        subject: subject(&entry.subject),
         detail: entry.detail.to_string(),
         author: entry.signed.author.to_string(),
         reason: entry.signed.reason.to_string(),
+    }
+}
+
+/// What a thing was done to: the action says the rest (`evicted URI`, `released cluster C`).
+fn subject(key: &ConfigKey) -> String {
+    match key {
+        ConfigKey::Override(key) | ConfigKey::Eviction(key) => {
+            format!("{} in cluster {}", key.uri, key.cluster)
+        }
+        ConfigKey::Release(ReleaseScope::All) => "all clusters".to_owned(),
+        ConfigKey::Release(ReleaseScope::Cluster(name)) => format!("cluster {name}"),
+        ConfigKey::Definition(_) | ConfigKey::Journal(_) => key.to_string(),
     }
 }

@@ -78,7 +78,10 @@ pub(super) async fn restore(
     let written = match action {
         Action::Restore => operator::restore(log, &chosen, &signed).await,
         Action::Forget => {
-            let keys: Vec<_> = chosen.into_iter().map(|(key, _)| key).collect();
+            let is_history =
+                |key: &ConfigKey| matches!(key, ConfigKey::Journal(_) | ConfigKey::Eviction(_));
+            let keys = chosen.into_iter().map(|(key, _)| key);
+            let keys: Vec<_> = keys.filter(|key| !is_history(key)).collect();
             operator::forget(log, &keys, &signed).await
         }
     };

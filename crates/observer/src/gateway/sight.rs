@@ -44,10 +44,12 @@ impl Sight {
         held.await.ok()
     }
 
-    /// Records that the log lost and this Observer kept, in the order of their keys.
+    /// Records that the log lost and this Observer kept, in the order of their keys: those that are
+    /// in force, then who did what.
     pub(super) async fn orphans(&self) -> Option<Vec<(ConfigKey, ConfigValue)>> {
         let orphans = self.questions.look(|replica| {
-            let orphans = replica.logs().config.orphans();
+            let config = replica.logs().config;
+            let orphans = config.orphans().chain(config.orphaned_history());
             let orphans =
                 orphans.filter_map(|(key, held)| Some((key.clone(), held.value.clone()?)));
             orphans.collect::<Vec<_>>()
