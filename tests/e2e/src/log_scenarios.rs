@@ -26,10 +26,10 @@ const CASES_SHORT: u64 = 3_000;
 pub async fn prove(form: Form, figures: &mut Figures) -> anyhow::Result<()> {
     figures.step("copying and building what the scenarios are made of");
     let copy = TreeCopy::make(&waypost_sim::root(), &folder()?)?;
-    copy.build()?;
+    let program = copy.build()?;
 
     figures.step("playing the scenarios");
-    let played = copy.play(&[])?;
+    let played = copy.play(&program, &[])?;
     let failed = played.failed.join(", ");
     ensure!(played.ended == Ended::Well, "these do not hold: {failed}");
     let numbers: BTreeSet<_> = played.passed.iter().filter_map(|n| number_of(n)).collect();

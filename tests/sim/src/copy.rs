@@ -24,8 +24,11 @@ const ROOT_FILES: [&str; 2] = ["Cargo.lock", "rust-toolchain.toml"];
 /// How long a build may take: everything, on a busy machine.
 const BUILD_MAX: Duration = Duration::from_secs(1200);
 
-/// How long scenarios may take. A bug with which they do not end is found.
-const PLAY_MAX: Duration = Duration::from_secs(300);
+/// How long all scenarios may take, on a busy machine.
+const PLAY_ALL_MAX: Duration = Duration::from_secs(1200);
+
+/// How long a few of them may take. A bug with which they do not end is found.
+const PLAY_SOME_MAX: Duration = Duration::from_secs(300);
 
 /// How long a hundred thousand cases may take.
 const PROPERTY_MAX: Duration = Duration::from_secs(3600);
@@ -98,25 +101,36 @@ impl TreeCopy {
         write(&self.folder.join(file), text)
     }
 
-    /// Builds the scenarios.
+    /// Builds the scenarios and gives the program that plays them.
     ///
     /// # Errors
     /// They do not compile.
-    pub fn build(&self) -> anyhow::Result<()> {
-        let mut command = self.test();
-        command.arg("--no-run");
-        self.build_with(&mut command)
+    pub fn build(&self) -> anyhow::Result<PathBuf> {
+        let mut command = self.cargo();
+        command.args(["test", "--offline", "--no-run"]);
+        command.args(["-p", "waypost-sim", "--test", "scenarios"]);
+        let told = self.build_with(&mut command)?;
+        // `Executable tests/scenarios/main.rs (/…/target/debug/deps/scenarios-1234)`
+        let mut lines = told.lines().filter(|line| line.contains("Executable"));
+        let program = lines.find_map(|line| Some(line.split_once('(')?.1.trim_end_matches(')')));
+        let program = program.context("cargo names no program that plays the scenarios")?;
+        Ok(self.folder.join(program))
     }
 
-    /// Runs the scenarios whose names contain one of `names`; all, if there are none.
+    /// Runs the scenarios of `program` whose names contain one of `names`; all, if there are none.
     ///
     /// # Errors
     /// No scenario has such a name.
-    pub fn play(&self, names: &[&str]) -> anyhow::Result<Played> {
-        let mut command = self.test();
-        command.arg("--").args(names);
+    pub fn play(&self, program: &Path, names: &[&str]) -> anyhow::Result<Played> {
+        let mut command = Command::new(program);
+        command.args(names).env("RUST_BACKTRACE", "0");
         let file = self.folder.join("scenarios.txt");
-        let ended = run_to_end(&mut command, &file, PLAY_MAX)?;
+        let at_most = if names.is_empty() {
+            PLAY_ALL_MAX
+        } else {
+            PLAY_SOME_MAX
+        };
+        let ended = run_to_end(&mut command, &file, at_most)?;
         let text = read(&file)?;
         let lines = text.lines().filter_map(|line| line.strip_prefix("test "));
         let outcomes: Vec<_> = lines.filter_map(|line| line.split_once(" ... ")).collect();
@@ -162,12 +176,14 @@ impl TreeCopy {
         Ok(text.lines().last().unwrap_or_default().to_owned())
     }
 
-    fn build_with(&self, command: &mut Command) -> anyhow::Result<()> {
+    /// What cargo says, once it has built.
+    fn build_with(&self, command: &mut Command) -> anyhow::Result<String> {
         let file = self.folder.join("build.txt");
-        if run_to_end(command, &file, BUILD_MAX)? == Ended::Well {
-            return Ok(());
-        }
+        let ended = run_to_end(command, &file, BUILD_MAX)?;
         let text = read(&file)?;
+        if ended == Ended::Well {
+            return Ok(text);
+        }
         let errors = text.lines().filter(|line| line.starts_with("error"));
         let first = errors.take(3).collect::<Vec<_>>().join("; ");
         bail!(
@@ -176,27 +192,13 @@ impl TreeCopy {
         );
     }
 
-    fn test(&self) -> Command {
-        let mut command = self.cargo();
-        command.args([
-            "test",
-            "--offline",
-            "-p",
-            "waypost-sim",
-            "--test",
-            "scenarios",
-        ]);
-        command
-    }
-
     /// Cargo in the copy. Everything from registries was fetched for the tree itself.
     fn cargo(&self) -> Command {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
         command
             .current_dir(&self.folder)
-            .env("CARGO_TARGET_DIR", self.folder.join("target"))
-            .env("RUST_BACKTRACE", "0");
+            .env("CARGO_TARGET_DIR", self.folder.join("target"));
         command
     }
 

@@ -83,7 +83,8 @@ fn plant(copy: &TreeCopy, mutant: &'static Mutant) -> anyhow::Result<Found> {
         bail!("its text stands {places} times in {}", mutant.file);
     }
     copy.write(mutant.file, &original.replace(mutant.find, mutant.replace))?;
-    let done = copy.build().and_then(|()| copy.play(mutant.found_by));
+    let done = copy.build();
+    let done = done.and_then(|program| copy.play(&program, mutant.found_by));
     copy.write(mutant.file, &original)?;
     let played = done?;
     if played.ended == Ended::Well {
