@@ -75,6 +75,8 @@ pub struct Observer {
     pub written: u64,
     /// How often it has read a topic again.
     pub replays: u64,
+    /// When it read last.
+    pub read_at: Duration,
     history: History,
     running: bool,
     ticks_to_lose: usize,
@@ -135,6 +137,7 @@ impl Observer {
             published: 0,
             written: 0,
             replays: 0,
+            read_at: Duration::ZERO,
             history,
             running: true,
             ticks_to_lose: 0,
@@ -292,6 +295,7 @@ impl Observer {
 
     /// Reads whatever the log gives now.
     pub fn read(&mut self, now: Duration) {
+        self.read_at = now;
         for index in 0..self.readers.len() {
             while let Some(event) = self.next_event(index) {
                 let topic = self.readers[index].topic;

@@ -255,7 +255,7 @@ impl Case {
             Event::Elect(number, records) | Event::Truncate(number, records) => {
                 let end = self.sim.end(partition(number));
                 let end = Offset((end.0 - i64::from(*records)).max(0));
-                self.was_cut_unseen |= !self.sim.observers[0].is_running();
+                self.was_cut_unseen |= self.sim.observers[0].read_at < self.sim.now();
                 if matches!(event, Event::Elect(..)) {
                     log.elect_uncleanly(topic, partition(number), end);
                 } else {
