@@ -237,6 +237,11 @@ async fn what_a_topic_lost_is_kept_until_it_is_restored_or_forgotten() {
     let names: Vec<_> = forgotten.records.iter().map(|r| r.name.as_str()).collect();
     assert_eq!(names, ["cluster given-up"]);
     until(async || !is_defined("given-up").await).await;
+    let is_settled = async || {
+        let (_, text) = common::get(&observer, "/ready").await;
+        !text.contains("orphaned")
+    };
+    until(is_settled).await;
     let unknown = refused(client.restore(request).await);
     assert_eq!(unknown.code(), Code::NotFound, "{unknown:?}");
     let late = common::start(&log).await;
