@@ -4,35 +4,33 @@
 //! same state in every Observer. The rules are those of `docs/announcement-log.md`; each module
 //! names the section it keeps.
 //!
+//! * [`Replica`] is one Observer's copy of a log: everything below behind one state machine, and what
+//!   happens when the log is not the one that was read before.
 //! * [`Fold`] is the announcements topic, [`ConfigFold`] and [`ControlFold`] are the other two.
 //! * [`Loading`] says when a start is over.
 //! * [`Keeper`] decides what this Observer writes: ticks, expires, burials, restatements, the log's
 //!   identity.
+//! * [`Snapshot`] is what is served, in a form that can be kept between two lives.
 //!
 //! # How a driver uses it
 //!
-//! One task owns all of them and feeds them from a `LogReader` per topic, with `now` being any
-//! monotonic time (for example since the process started):
+//! One task owns the [`Replica`] and feeds it from a `LogReader` per topic, each opened at its
+//! beginning, with `now` being any monotonic time (for example since the process started):
 //!
 //! ```text
-//! on ReadEvent::Partitions(n)      fold.set_partitions(n); loading.on_partitions(topic, n)
-//! on ReadEvent::Records(records)   for each: outcome = fold.apply(&record, &mut events)
+//! once, if there is a snapshot     replica.restore(&snapshot, &mut events)
+//! on every ReadEvent               replica.on_event(topic, &event, now, &mut events, &mut |record, outcome| …)
 //!                                    - tell whoever waits for (partition, offset) the outcome
-//!                                    - drain events: Live/Gone/Definition to the store, Ticked to
-//!                                      keeper.on_tick(&tick, now), the rest to metrics and logs
-//!                                  then loading.on_position(topic, partition, position, now) and
-//!                                  loading.on_log_time(fold.clock().log_time_min())
-//! on ReadEvent::Bounds{p, end, ..} loading.on_end(topic, p, end)
-//!                                  keeper.on_end(topic, p, end, &logs, now)
-//! on ReadEvent::CaughtUp{p, pos}   fold.advance_to(p, pos); loading.on_position(..); and, as pos was
-//!                                  the end, keeper.on_end(topic, p, pos, &logs, now)
-//! several times a second           for record in keeper.due(now, &logs): append it in the background,
-//!                                  then keeper.on_settled(&record), whether it was taken or not
-//!                                  for place in loading.stuck(now): append keeper.nudge(place, &logs)
-//! on ReadEvent::OutOfRange         start again: new folds, and a new keeper of the same id
+//!                                    - drain events: Live/Gone/Config to the store, the rest to
+//!                                      metrics and logs
+//!                                    - do what replica.take_requests() says, before the next event
+//! several times a second           do what replica.due(now) says
+//! Request::Append(record)          append it in the background, then replica.on_settled(&record),
+//!                                  whether it was taken or not
+//! Request::ReadAgain(topic)        drop the topic's reader, open another at its beginning
+//! Request::ReadAt{..}              log.read_at(..), then replica.on_read_at(..)
+//! replica.loading().is_loaded()    from then on the store may be served
 //! ```
-//!
-//! where `logs` is a [`Logs`] that borrows the three folds.
 
 mod cap;
 mod census;
