@@ -143,7 +143,10 @@ fn log_facts(logged: &InstanceView) -> LogFacts {
 fn refused(state: &AdminState, refusal: &Refusal) -> RefusedNote {
     RefusedNote {
         // The word is the name of the field already.
-        reason: refusal.to_string().trim_start_matches("refused: ").to_owned(),
+        reason: refusal
+            .to_string()
+            .trim_start_matches("refused: ")
+            .to_owned(),
         life_id: refusal.life.id.map(|id| id.to_string()),
         hostname: refusal.hostname.to_string(),
         offset: refusal.offset.0,
