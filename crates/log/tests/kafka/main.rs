@@ -7,6 +7,7 @@
 #![expect(clippy::expect_used, reason = "as above")]
 
 mod clients;
+mod config;
 mod partitions;
 mod reading;
 mod suite;
