@@ -1,5 +1,7 @@
 //! An operator's hand, as a person uses it: set, evict, release, and who did what.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
