@@ -43,9 +43,12 @@ pub async fn prove(form: Form, figures: &mut Figures) -> anyhow::Result<()> {
     figures.add("any interleaving", copy.play_property(0, cases)?);
 
     figures.step("planting bugs");
-    let mut tell = |found: &mutants::Found| figures.step(&found.to_string());
+    let mut killed = 0;
+    let mut tell = |found: &mutants::Found| {
+        killed += 1;
+        figures.step(&found.to_string());
+    };
     let found = mutants::run(&copy, &[], &mut tell);
-    let killed = found.as_ref().map_or(0, Vec::len);
     figures.add(
         "planted bugs found",
         format!("{killed} of {}", MUTANTS.len()),

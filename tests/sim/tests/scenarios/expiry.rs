@@ -29,6 +29,15 @@ fn log_times(sim: &Sim) -> Vec<i64> {
     views.map(|view| view.log_time.0).collect()
 }
 
+/// Log time has moved on by so much at most: a log that stands still, or a clock that jumps, adds two
+/// seconds.
+fn assert_passed_at_most(sim: &Sim, before: &[i64], seconds: u64) {
+    for (before, now) in before.iter().zip(log_times(sim)) {
+        let passed_ms = u64::try_from(now - before).unwrap();
+        assert!(passed_ms <= seconds * 1000, "{passed_ms} ms");
+    }
+}
+
 #[test]
 fn s01_an_observer_that_was_stopped_expires_nobody_on_its_own_account() {
     for others in [0, 2] {
@@ -80,9 +89,11 @@ fn s03_a_log_that_took_nothing_for_an_hour_expires_nobody() {
     sim.run_s(40);
     sim.log
         .pause_appends(Pause::Refuse("too few replicas".to_owned()));
+    let before = log_times(&sim);
     sim.run_s(3600);
     sim.log.resume();
     sim.run_s(2 * TTL_S);
+    assert_passed_at_most(&sim, &before, 2 * TTL_S + 2);
     assert_eq!(sim.expires(), []);
     assert!(sim.all_serve(&all));
     let view = sim.observers[0].fold().find(&keys[0]).unwrap();
@@ -105,8 +116,10 @@ fn s02_a_leader_whose_clock_is_an_hour_ahead_expires_nobody_and_the_dead_leave()
     let client = sim.connect(1);
     sim.run_s(1);
     for ahead_ms in [3_600_000, 0] {
+        let before = log_times(&sim);
         sim.move_leaders(ahead_ms);
         sim.run_s(2 * TTL_S);
+        assert_passed_at_most(&sim, &before, 2 * TTL_S + 2);
         assert_eq!(sim.expires(), [], "{ahead_ms} ms ahead");
         // Born by the clock of the leader there is, and replaced under the next.
         let first = sim.announcers.len() - 1;
@@ -260,6 +273,7 @@ fn s25_too_few_replicas_for_a_minute_and_log_time_stands() {
     assert_eq!(log_times(&sim), before);
     sim.log.resume();
     sim.run_s(2 * TTL_S);
+    assert_passed_at_most(&sim, &before, 2 * TTL_S + 2);
     assert_eq!(sim.expires(), []);
     assert!(sim.all_serve(&all));
     assert_eq!(sim.clients[client].removals, []);
