@@ -13,7 +13,7 @@ use waypost_core::{
 };
 use waypost_fold::{
     Access, ConfigFold, Fold, FoldEvent, FoldSettings, Keeper, KeeperSettings, Loading, Logs,
-    Outcome, Replica, ReplicaSettings, Request,
+    Outcome, Replica, ReplicaSettings, Request, Snapshot,
 };
 use waypost_log::MemoryLog;
 use waypost_log::limits::DELETE_RETENTION;
@@ -147,6 +147,32 @@ impl Observer {
             asked: Vec::new(),
             blocked: BTreeSet::new(),
         }
+    }
+
+    /// What it would leave on disk.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let (fold, config) = (self.fold(), self.config());
+        let announcements = fold.topic_snapshot();
+        let partitions = (0..).map(PartitionId).take(announcements.positions.len());
+        Snapshot {
+            instances: partitions.flat_map(|p| fold.snapshot(p)).collect(),
+            config: config.topic_snapshot(),
+            records: config.snapshot().collect(),
+            announcements,
+        }
+    }
+
+    /// Starts from what another life left on disk, before it has read anything.
+    pub fn restore(&mut self, snapshot: &Snapshot) {
+        let mut events = Vec::new();
+        self.replica.restore(snapshot, &mut events);
+        self.take(events);
+    }
+
+    /// The log has had all the time that an operator gives it.
+    pub fn serve_snapshot(&mut self) {
+        self.replica.serve_snapshot();
     }
 
     /// SIGSTOP.

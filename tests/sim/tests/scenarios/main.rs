@@ -12,3 +12,4 @@ mod order;
 mod partitions;
 mod property;
 mod replay;
+mod snapshots;
