@@ -14,7 +14,7 @@ fn instance() -> serde_json::Value {
             "partition": 0, "wrong_partition": false, "offset": 7, "appended_at_ms": 6,
             "heartbeat_age_ms": 12, "life_id": "00000000000000ff", "born_at_ms": 1, "seq": 2,
             "held": false, "unconfirmed": false}}],
-        "refused": []
+        "refused": [], "overridden": null, "announced": null, "evicted": null
     })
 }
 
