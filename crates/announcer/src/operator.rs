@@ -10,10 +10,11 @@ use waypost_core::config::{
     Eviction, JournalAction, OverrideEffect, Release, ReleaseScope, Signed,
 };
 use waypost_core::definition::DefinitionStat;
+use waypost_core::partition::partition_for_key;
 use waypost_core::record::{Appended, Delivery};
 use waypost_core::{
     AnnouncementLog, ConfigKey, ConfigValue, Headers, InstanceKey, LogError, NewRecord, Override,
-    Timestamp, Topic,
+    PartitionId, Timestamp, Topic,
 };
 use waypost_proto::config::{mistake_of_author, mistake_of_reason};
 
@@ -172,19 +173,32 @@ pub async fn evict(
     put(&mut topic, &key, &value).await?;
     note(&mut topic, &key, JournalAction::Evicted, "", signed).await?;
     prune_evictions(&mut topic, signed.at).await?;
-    let purge = NewRecord {
+    purge(log, instance)
+        .await
+        .map_err(|source| OperatorError::Write {
+            what: format!("the purge of {}", instance.uri),
+            source: source.into(),
+        })
+}
+
+/// Purges the key in every partition, its own last: after partitions were added, or by another
+/// partitioner, it may stand in any.
+async fn purge(log: &dyn AnnouncementLog, instance: &InstanceKey) -> Result<Appended, LogError> {
+    let key = instance.to_record_key();
+    let count = log.partition_count(Topic::Announcements).await?;
+    let own = partition_for_key(&key, count);
+    let mk_purge = |partition| NewRecord {
         topic: Topic::Announcements,
-        partition: None,
-        key: instance.to_record_key(),
+        partition: Some(partition),
+        key: key.clone(),
         value: None,
         headers: Headers::default(),
         delivery: Delivery::Change,
     };
-    let purged = log.append(purge).await;
-    purged.map_err(|source| OperatorError::Write {
-        what: format!("the purge of {}", instance.uri),
-        source: source.into(),
-    })
+    let others = (0..count).map(PartitionId).filter(|other| *other != own);
+    let others = others.map(|partition| log.append(mk_purge(partition)));
+    futures::future::try_join_all(others).await?;
+    log.append(mk_purge(own)).await
 }
 
 /// Says that the expiries held now are true. It acts by the time at which the log takes it.

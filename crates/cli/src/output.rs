@@ -1,5 +1,6 @@
 //! What commands print: tables for people, JSON and YAML for programs.
 
+use std::borrow::Cow;
 use std::io::Write as _;
 
 use comfy_table::{ContentArrangement, Table, presets};
@@ -38,6 +39,21 @@ pub(crate) fn print_line(text: &str) -> Result<(), Failure> {
     })
 }
 
+/// `text` on one line and without what a terminal acts on: anybody can announce anything.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let escape = |c: char| {
+        if c.is_control() {
+            c.escape_default().to_string()
+        } else {
+            c.to_string()
+        }
+    };
+    Cow::Owned(text.chars().map(escape).collect())
+}
+
 /// A table without lines, one row a thing; says so when there is nothing.
 pub(crate) fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
     if rows.is_empty() {
@@ -49,7 +65,7 @@ pub(crate) fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
         .set_content_arrangement(ContentArrangement::Disabled)
         .set_header(header.iter().map(|h| h.to_uppercase()));
     for row in rows {
-        table.add_row(row);
+        table.add_row(row.iter().map(|cell| printable(cell)));
     }
     // Cells are padded on both sides; lines must neither begin nor end with blanks.
     let lines: Vec<_> = table
@@ -122,6 +138,18 @@ impl Serialize for Yaml<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_announced_cannot_act_on_the_terminal_or_begin_a_line() {
+        let cases = [
+            ("host-1 é", "host-1 é"),
+            ("a\nerror: x", "a\\nerror: x"),
+            ("\u{1b}[2J", "\\u{1b}[2J"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(printable(text), expected);
+        }
+    }
 
     #[test]
     fn tables_have_no_blanks_at_the_ends_of_lines() {

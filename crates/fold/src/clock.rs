@@ -7,7 +7,7 @@ use waypost_core::time::millis;
 use waypost_core::{Headers, LogTime, Offset, Timestamp};
 
 use crate::continuity::{Discontinuity, Trail};
-use crate::limits::{LOG_TIME_MAX, STANDSTILL, TICK_HISTORY, TICK_STEP_MAX};
+use crate::limits::{STANDSTILL, TICK_HISTORY, TICK_STEP_MAX};
 
 /// A moment in one partition: how many ticks had been read. Age counts from the first tick after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -213,9 +213,11 @@ fn advance(from: LogTime, before: TickRef, at: TickRef) -> LogTime {
     )
 }
 
-/// Whether a tick's log time can be: a hundred years are no log's age.
-pub(crate) fn is_plausible(time: LogTime) -> bool {
-    time.0 <= millis(LOG_TIME_MAX)
+/// Whether a tick at `offset` can have been written at this log time: each tick before it has added
+/// one step at most. So one absurd record cannot push log time to where no honest tick follows.
+pub(crate) fn is_plausible(time: LogTime, offset: Offset) -> bool {
+    let ticks = offset.0.saturating_add(1).max(0);
+    time.0 <= millis(TICK_STEP_MAX).saturating_mul(ticks)
 }
 
 #[cfg(test)]
@@ -285,6 +287,26 @@ mod tests {
             103,
             "never back"
         );
+    }
+
+    #[test]
+    fn a_tick_cannot_claim_more_log_time_than_there_is_room_for_ticks_before_it() {
+        let cases = [
+            (0, 0, true, "the first record"),
+            (2_000, 0, true, "one step"),
+            (2_001, 0, false, "more than one step"),
+            (2_000_000, 999, true, "a tick at every offset"),
+            (2_000_001, 999, false, "and more"),
+            (i64::MAX, 1_000_000, false, "for ever"),
+            (i64::MAX, i64::MAX, true, "at the end of all offsets"),
+        ];
+        for (time, offset, expected, what) in cases {
+            assert_eq!(
+                is_plausible(LogTime(time), Offset(offset)),
+                expected,
+                "{what}"
+            );
+        }
     }
 
     #[test]

@@ -83,10 +83,6 @@ pub const TICKS_REMEMBERED: usize = 64;
 /// How long the log keeps tombstones: `delete.retention.ms` of the topics.
 pub const TOMBSTONES_KEPT: Duration = Duration::from_secs(24 * 3600);
 
-/// A tick that claims more log time than this is rejected: a hundred years. One absurd record must
-/// not push log time to where it cannot advance any more.
-pub const LOG_TIME_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
-
 /// Withdrawn keys that one partition remembers. They are forgotten after four of the longest
 /// time-to-live; this bounds the memory if a fleet leaves at once (about 10 MiB).
 pub const GONE_KEYS_MAX: usize = 65_536;

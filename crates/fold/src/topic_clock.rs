@@ -157,8 +157,8 @@ impl TopicClock {
             let reason = "a tick needs waypost-keeper and waypost-time";
             return reject(self.topic, record, RejectReason::Form(reason), events);
         };
-        if !is_plausible(time) {
-            let reason = "a tick with more than a hundred years of log time";
+        if !is_plausible(time, record.offset) {
+            let reason = "a tick with more log time than the offsets before it can hold";
             return reject(self.topic, record, RejectReason::Form(reason), events);
         }
         let at = TickRef {

@@ -229,7 +229,7 @@ impl Ingest {
         };
         for failures_in_a_row in 0_u32.. {
             match self.answering_until(check()).await {
-                Err(error) if error.is_transient() => {
+                Err(error) if error.is_transient() || self.has_snapshot() => {
                     self.freshness
                         .on_away(Topic::Announcements, error.to_string());
                     self.renew_readiness();
@@ -266,7 +266,7 @@ impl Ingest {
             error,
             LogError::Misconfigured(_) | LogError::Damaged(_) | LogError::InUse(_)
         );
-        is_lasting && !self.replica.loading().is_loaded()
+        is_lasting && !self.replica.loading().is_loaded() && !self.has_snapshot()
     }
 
     async fn fail(&mut self, error: LogError) {

@@ -17,6 +17,7 @@ use prost::Message as _;
 use waypost_core::Timestamp;
 use waypost_fold::Snapshot;
 use waypost_proto::v1::{SnapshotEnd, SnapshotHeader, SnapshotItem, snapshot_item::Item};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// The form that this release writes and reads.
 const FORM: u32 = 1;
@@ -98,47 +99,55 @@ fn write_items(path: &Path, taken: &Taken) -> io::Result<()> {
     }
     let mut file = BufWriter::new(File::create(path)?);
     let mut buffer = Vec::new();
-    let mut put = |item: Item| -> io::Result<()> {
+    let mut digest = Xxh3::new();
+    let mut put = |item: Item| -> io::Result<u64> {
         buffer.clear();
         let item = SnapshotItem { item: Some(item) };
         item.encode_length_delimited(&mut buffer)
             .map_err(io::Error::other)?;
-        file.write_all(&buffer)
+        digest.update(&buffer);
+        file.write_all(&buffer)?;
+        Ok(digest.digest())
     };
     let snapshot = &taken.snapshot;
-    put(Item::Header(SnapshotHeader {
+    let mut digest = put(Item::Header(SnapshotHeader {
         form: FORM,
         announcements: Some(wire::from_topic(&snapshot.announcements)),
         config: Some(wire::from_topic(&snapshot.config)),
         taken_ms: taken.at.0,
     }))?;
     for instance in &snapshot.instances {
-        put(Item::Instance(wire::from_instance(instance)))?;
+        digest = put(Item::Instance(wire::from_instance(instance)))?;
     }
     for record in &snapshot.records {
-        put(Item::Record(wire::from_record(record)))?;
+        digest = put(Item::Record(wire::from_record(record)))?;
     }
     let items = snapshot.instances.len() + snapshot.records.len();
     put(Item::End(SnapshotEnd {
         items: items as u64,
+        digest,
     }))?;
     file.into_inner()?.sync_all()
 }
 
 fn decode(mut bytes: Bytes, path: &Path) -> Result<Taken, SnapshotError> {
+    let whole = bytes.clone();
     let damaged = |reason: String| SnapshotError::Damaged {
         path: path.to_owned(),
         reason,
     };
-    let mut next = || -> Result<Item, SnapshotError> {
+    let mut next = || -> Result<(Item, usize), SnapshotError> {
+        let begins_at = whole.len() - bytes.len();
         if !bytes.has_remaining() {
             return Err(damaged("it ends before its last item".to_owned()));
         }
         let item = SnapshotItem::decode_length_delimited(&mut bytes);
         let item = item.map_err(|e| damaged(e.to_string()))?;
-        item.item.ok_or_else(|| damaged("an empty item".to_owned()))
+        let item = item.item;
+        let item = item.ok_or_else(|| damaged("an empty item".to_owned()))?;
+        Ok((item, begins_at))
     };
-    let Item::Header(header) = next()? else {
+    let (Item::Header(header), _) = next()? else {
         return Err(damaged("it does not begin with its header".to_owned()));
     };
     if header.form != FORM {
@@ -154,7 +163,8 @@ fn decode(mut bytes: Bytes, path: &Path) -> Result<Taken, SnapshotError> {
     };
     let mut items = 0_u64;
     loop {
-        match next()? {
+        let (item, begins_at) = next()?;
+        match item {
             Item::Header(_) => return Err(damaged("two headers".to_owned())),
             Item::Instance(instance) => {
                 let instance = wire::to_instance(instance).map_err(damaged)?;
@@ -164,7 +174,14 @@ fn decode(mut bytes: Bytes, path: &Path) -> Result<Taken, SnapshotError> {
                 let record = wire::to_record(&record).map_err(damaged)?;
                 snapshot.records.extend(record);
             }
-            Item::End(end) if end.items == items => break,
+            Item::End(end) if end.items == items => {
+                if xxh3_64(&whole[..begins_at]) != end.digest {
+                    return Err(damaged(
+                        "its bytes are not those that were written".to_owned(),
+                    ));
+                }
+                break;
+            }
             Item::End(end) => return Err(damaged(format!("{items} of {} items", end.items))),
         }
         items += 1;

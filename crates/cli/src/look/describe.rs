@@ -80,12 +80,16 @@ impl Lines {
     fn put(&mut self, name: &str, value: impl std::fmt::Display) {
         let value = value.to_string();
         if !value.is_empty() {
-            self.0.push(format!("{name}: {value}"));
+            self.0
+                .push(format!("{name}: {}", output::printable(&value)));
         }
     }
 
     fn put_all(&mut self, name: &str, values: impl IntoIterator<Item = String>) {
-        let values: Vec<_> = values.into_iter().map(|v| format!("  {v}")).collect();
+        let values: Vec<_> = values
+            .into_iter()
+            .map(|v| format!("  {}", output::printable(&v)))
+            .collect();
         if !values.is_empty() {
             self.0.push(format!("{name}:"));
             self.0.extend(values);

@@ -81,7 +81,6 @@ impl Ingest {
             FoldEvent::Replayed { topic, sameness } => tracing::info!(
                 topic = topic.suffix(),
                 log = sameness.as_str(),
-                unconfirmed = self.replica.logs().announcements.unconfirmed_count(),
                 "the topic was read again"
             ),
             FoldEvent::Identity {

@@ -101,7 +101,8 @@ impl Ingest {
         self.verdicts.tell(&self.progress);
         tracing::info!(
             instances = self.replica.logs().announcements.live_count(),
-            "the log was read; serving"
+            replaying = self.replica.replaying().count(),
+            "serving"
         );
     }
 

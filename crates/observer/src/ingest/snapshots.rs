@@ -60,6 +60,12 @@ impl Ingest {
         }
     }
 
+    /// Whether there is something to serve though the log was never read: then a log that is missing
+    /// or set up wrongly is waited for, as it would be by an Observer that runs.
+    pub(super) fn has_snapshot(&self) -> bool {
+        self.snapshots.as_ref().is_some_and(|s| s.is_restored)
+    }
+
     /// When the snapshot is served at the latest, from the start of the process.
     pub(super) fn serves_snapshot_at(&self) -> Option<Duration> {
         let snapshots = self.snapshots.as_ref().filter(|s| s.is_restored)?;

@@ -63,6 +63,12 @@ fn a_cut_or_altered_file_is_damaged_at_every_byte_and_never_read_in_part() {
         let error = read(&path).unwrap_err();
         assert_eq!(error.to_string().lines().count(), 1, "{length}");
     }
+    for at in 0..whole.len() {
+        let mut altered = whole.clone();
+        altered[at] ^= 1;
+        fs::write(&path, &altered).unwrap();
+        assert!(read(&path).is_err(), "byte {at}");
+    }
     fs::write(&path, b"\x04\x0a\x02\x08\x09").unwrap();
     let error = read(&path).unwrap_err();
     assert!(error.to_string().contains("has form 9"), "{error}");
