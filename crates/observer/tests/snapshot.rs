@@ -62,7 +62,12 @@ async fn without_the_log_the_snapshot_is_served_once_the_operators_patience_has_
     tokio::time::timeout(DEADLINE, observer.ready())
         .await
         .unwrap();
-    assert_eq!(instances(&observer).await, 1);
+    let page: Page<UriView> = get_json(&observer, "/api/v1/uris/greeter").await;
+    let facts = page.items[0].sources[0].log.as_ref().unwrap();
+    assert!(
+        facts.unconfirmed && facts.offset < 0,
+        "not fresh: {facts:?}"
+    );
     assert!(!observer.readiness().stale_reasons().is_empty());
     assert!(!patient.readiness().is_ready());
     log.resume();

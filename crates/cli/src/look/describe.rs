@@ -242,22 +242,26 @@ fn uri_lines(view: &UriView) -> Vec<String> {
 }
 
 fn log_lines(log: &waypost_admin_api::LogFacts) -> Vec<String> {
-    let mut lines = vec![
-        format!("  partition {}, offset {}", log.partition, log.offset),
-        format!("  appended {}", show_time(log.appended_at_ms)),
-        format!("  last heartbeat {} ago", show_age(log.heartbeat_age_ms)),
-        format!(
-            "  life {}, born {}, change {}",
-            log.life_id.as_deref().unwrap_or("without id"),
-            show_time(log.born_at_ms),
-            log.seq
-        ),
-    ];
+    let mut lines = if log.offset < 0 {
+        vec!["  not read in this log: known from another one, or from a snapshot".to_owned()]
+    } else {
+        vec![
+            format!("  partition {}, offset {}", log.partition, log.offset),
+            format!("  appended {}", show_time(log.appended_at_ms)),
+            format!("  last heartbeat {} ago", show_age(log.heartbeat_age_ms)),
+        ]
+    };
+    lines.push(format!(
+        "  life {}, born {}, change {}",
+        log.life_id.as_deref().unwrap_or("without id"),
+        show_time(log.born_at_ms),
+        log.seq
+    ));
     let flags = [
         (log.held, "  its expiry is held"),
         (
             log.unconfirmed,
-            "  unconfirmed: kept from another or longer log",
+            "  unconfirmed: no heartbeat of it was read in this log yet",
         ),
         (
             log.wrong_partition,

@@ -95,6 +95,7 @@ fn sources(sources: &[SourceView]) -> String {
     let parts: Vec<_> = sources
         .iter()
         .map(|source| match &source.log {
+            Some(log) if log.offset < 0 => format!("{} (not read yet)", source.name),
             Some(log) => format!("{} {}@{}", source.name, log.partition, log.offset),
             None => source.name.clone(),
         })
@@ -103,7 +104,7 @@ fn sources(sources: &[SourceView]) -> String {
 }
 
 fn heartbeat(sources: &[SourceView]) -> String {
-    find_log(sources).map_or_else(
+    find_log(sources).filter(|log| log.offset >= 0).map_or_else(
         || "-".to_owned(),
         |log| format!("{} ago", show_age(log.heartbeat_age_ms)),
     )

@@ -21,6 +21,12 @@ pub(crate) async fn run(args: ObserverArgs) -> Result<Exit, Failure> {
     let mut observer =
         Observer::new(mk_settings(&args), log).with_start_check(mk_start_check(kafka_settings));
     if let Some(directory) = &args.data {
+        std::fs::create_dir_all(directory).map_err(|error| {
+            let directory = directory.display();
+            Failure::failed(format!(
+                "--data {directory}: {error}; name a directory that this process can write to"
+            ))
+        })?;
         observer = observer.with_snapshot(SnapshotSettings {
             directory: directory.clone(),
             interval: args.snapshot_interval,

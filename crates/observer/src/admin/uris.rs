@@ -7,7 +7,7 @@ use waypost_admin_api::{
     AnnouncedView, EvictionView, LogFacts, Page, RefusedNote, SourceView, UriHealth, UriView,
 };
 use waypost_core::announcement::effective_ttl;
-use waypost_core::{Announcement, Health, InstanceKey, SourceSlot};
+use waypost_core::{Announcement, Health, InstanceKey, Offset, SourceSlot};
 use waypost_fold::{Confirmation, Expiry, InstanceView, Refusal};
 
 use super::error::ApiError;
@@ -136,7 +136,9 @@ fn log_facts(logged: &InstanceView) -> LogFacts {
         born_at_ms: logged.life.birth.map_or(logged.append_time.0, |b| b.0),
         seq: logged.life.seq,
         held: logged.expiry == Expiry::Held,
-        unconfirmed: logged.confirmation == Confirmation::Unconfirmed,
+        // Of a snapshot nothing was read in this log either.
+        unconfirmed: logged.confirmation == Confirmation::Unconfirmed
+            || logged.offset == Offset::NONE,
     }
 }
 
