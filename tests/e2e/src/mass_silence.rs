@@ -86,11 +86,12 @@ async fn play(case: Case, figures: &mut Figures) -> anyhow::Result<()> {
     let watcher = Watcher::start(&dev, case.plan).await?;
     watcher.reaches(all, SOON).await?;
 
-    let left = fall_silent(case, figures, &dev, &watcher, crowd).await?;
-    hold(case, figures, &dev, &watcher, left).await?;
+    let left_first = fall_silent(case, figures, &dev, &watcher, crowd).await?;
+    hold(case, figures, &dev, &watcher, left_first).await?;
     let crowd = come_back(case, figures, &dev, &watcher).await?;
     sleep(case.window).await;
     let left = fall_silent(case, figures, &dev, &watcher, crowd).await?;
+    ensure!(left_first + left > 0, "{}: the dead never leave", case.name);
     release(case, figures, &dev, &watcher, all - left).await
 }
 

