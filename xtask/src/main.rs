@@ -3,6 +3,7 @@
 //! Kept small on purpose: it is compiled before anything else can start.
 
 mod bench;
+mod capacity;
 mod cargo;
 mod counts;
 mod parts;
@@ -49,6 +50,8 @@ enum Task {
         #[arg(long)]
         list: bool,
     },
+    /// Says what a fleet needs, from measured unit costs (docs/capacity.md).
+    Capacity(capacity::Question),
     /// Measures (release build); prints figures and judges nothing.
     Bench {
         #[command(subcommand)]
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(),
         Task::Prove { list: true, .. } => prove::list(),
         Task::Prove { name, short, .. } => prove::run(&name.unwrap_or_default(), short),
+        Task::Capacity(question) => capacity::run(&question),
         Task::Bench { load } => bench::run(load),
     };
     match done {
