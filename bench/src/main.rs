@@ -3,12 +3,19 @@
 //! The load runs in this process, the server in its own: what is said about CPU and memory is read
 //! from the server's process alone, but both share the machine.
 
+mod clock;
+mod fleet;
 mod load;
 mod process;
+mod serve;
 mod smoke;
 mod streams;
 
 use clap::{Parser, Subcommand};
+
+/// As in the `waypost` binary, whose server is measured here.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 #[derive(Debug, Parser)]
 #[command(name = "waypost-bench")]
@@ -25,10 +32,15 @@ enum Load {
         #[arg(long)]
         short: bool,
     },
+    /// The server under test: an Observer over a log in its own process.
+    Serve(serve::ServeArgs),
 }
 
 fn main() -> anyhow::Result<()> {
-    let Load::Smoke { short } = Cli::parse().load;
+    let short = match Cli::parse().load {
+        Load::Smoke { short } => short,
+        Load::Serve(args) => return serve::run(&args),
+    };
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build()?;
     runtime.block_on(smoke::run(if short { smoke::SHORT } else { smoke::FULL }))

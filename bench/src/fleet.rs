@@ -1,0 +1,3 @@
+//! Fleets as records of any announcement log.
+
+pub(crate) mod record;
