@@ -12,6 +12,7 @@ pub use rustix::process::Signal;
 use rustix::process::{Pid, kill_process, kill_process_group};
 use tokio::time::Instant;
 
+use crate::descendants::{Descendant, descendants};
 use crate::limits::{
     OUTPUT_LINES_MAX, OUTPUT_LINES_SHOWN, OUTPUT_READ_MAX, POLL_INTERVAL, STOP_MAX,
 };
@@ -25,8 +26,8 @@ pub enum Stream {
     Stderr,
 }
 
-/// A running program. It leads a process group of its own, which is killed when this is dropped, so
-/// that nothing it started outlives the test either.
+/// A running program. It leads a process group of its own, which is killed when this is dropped with
+/// everything that it started, also in groups of their own, so that nothing outlives the test.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -34,6 +35,8 @@ pub struct Process {
     output: Arc<Mutex<Output>>,
     /// What reads its output: each ends with its pipe.
     readers: Vec<JoinHandle<()>>,
+    /// What it left behind when it was killed.
+    orphans: Vec<Descendant>,
 }
 
 #[derive(Debug, Default)]
@@ -86,6 +89,7 @@ impl Process {
             child,
             output,
             readers: stdout.into_iter().chain(stderr).collect(),
+            orphans: Vec::new(),
         })
     }
 
@@ -247,11 +251,13 @@ impl Process {
         self.wait_exit(STOP_MAX).await
     }
 
-    /// Ends it at once (SIGKILL) and waits for it to be gone, its sockets and locks with it.
+    /// Ends it at once (SIGKILL) and waits for it to be gone, its sockets and locks with it. What it
+    /// started runs on until this is dropped.
     ///
     /// # Errors
     /// The system cannot say.
     pub fn kill_9(&mut self) -> anyhow::Result<()> {
+        self.orphans.extend(descendants(self.id()?));
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
@@ -293,12 +299,16 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if let Ok(group) = self.id() {
+            if matches!(self.child.try_wait(), Ok(None)) {
+                self.orphans.extend(descendants(group));
+            }
             // The group may be empty already; nothing else can have its number while we hold the
             // unreaped child or its id is fresh.
             let _ = kill_process_group(group, Signal::KILL);
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
+        self.orphans.drain(..).for_each(Descendant::kill);
     }
 }
 
@@ -358,20 +368,34 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_program_started_ends_with_it() {
-        let mut process = Process::spawn("sh", shell("sleep 600 & echo $!; wait")).unwrap();
-        let pid = process
-            .wait_for_line("a pid", START_MAX, |_| true)
-            .await
-            .unwrap();
-        drop(process);
-        let state = || async {
-            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            let zombie_or_gone = stat.is_empty() || stat.contains(") Z ");
-            anyhow::ensure!(zombie_or_gone, "still there: {stat}");
-            Ok(())
-        };
-        crate::wait::eventually("the grandchild is gone", STOP_MAX, state)
-            .await
-            .unwrap();
+        for script in [
+            "sleep 600 & echo $!; wait",
+            "setsid sh -c 'echo $$; exec sleep 600' & wait",
+        ] {
+            for killed_first in [false, true] {
+                let mut process = Process::spawn("sh", shell(script)).unwrap();
+                let pid = process
+                    .wait_for_line("a pid", START_MAX, |_| true)
+                    .await
+                    .unwrap();
+                if killed_first {
+                    process.kill_9().unwrap();
+                    assert!(!is_gone(&pid), "{script}: gone too early");
+                }
+                drop(process);
+                let state = || async {
+                    anyhow::ensure!(is_gone(&pid), "{script}: still there");
+                    Ok(())
+                };
+                crate::wait::eventually("the grandchild is gone", STOP_MAX, state)
+                    .await
+                    .unwrap();
+            }
+        }
+    }
+
+    fn is_gone(pid: &str) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.is_empty() || stat.contains(") Z ")
     }
 }
