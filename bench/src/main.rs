@@ -34,14 +34,20 @@ enum Load {
     },
     /// The server under test: an Observer over a log in its own process.
     Serve(serve::ServeArgs),
+    /// Writes a fleet into an embedded log or into Kafka.
+    Fleet(fleet::write::FleetArgs),
 }
 
 fn main() -> anyhow::Result<()> {
-    let short = match Cli::parse().load {
-        Load::Smoke { short } => short,
-        Load::Serve(args) => return serve::run(&args),
-    };
+    match Cli::parse().load {
+        Load::Smoke { short: true } => two_threads()?.block_on(smoke::run(smoke::SHORT)),
+        Load::Smoke { short: false } => two_threads()?.block_on(smoke::run(smoke::FULL)),
+        Load::Serve(args) => serve::run(&args),
+        Load::Fleet(args) => two_threads()?.block_on(fleet::write::run(args)),
+    }
+}
+
+fn two_threads() -> std::io::Result<tokio::runtime::Runtime> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.worker_threads(2).enable_all().build()?;
-    runtime.block_on(smoke::run(if short { smoke::SHORT } else { smoke::FULL }))
+    runtime.worker_threads(2).enable_all().build()
 }

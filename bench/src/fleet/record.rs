@@ -22,6 +22,11 @@ pub(crate) fn announce(announcement: &Announcement, life: Life, delivery: Delive
     }
 }
 
+/// The withdrawal of an instance by `life`.
+pub(crate) fn withdraw(key: &InstanceKey, life: Life) -> NewRecord {
+    mk_record(key, life, RecordKind::Withdraw, Delivery::Change)
+}
+
 fn key_of(announcement: &Announcement) -> InstanceKey {
     InstanceKey {
         cluster: announcement.cluster.clone(),

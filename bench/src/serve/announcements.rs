@@ -10,16 +10,11 @@ use waypost_core::{
 };
 
 use crate::fleet::record::{Life, announce};
+use crate::fleet::{stamp_weight, to_timestamp};
 
 /// When every instance was born and first announced: a fixed moment, so that two servers of the same
 /// size serve the same versions.
 const BORN: Timestamp = Timestamp(1_700_000_000_000);
-
-/// Weight units on the wire of a D2 weight of 1 (docs/resources.md).
-const UNITS_PER_WEIGHT: f64 = 100.0;
-
-/// A stamp fits this many bits, so that the weights of a whole list fit 32.
-const STAMP_BITS: u32 = 30;
 
 /// What is announced, and how often each cluster was changed.
 #[derive(Debug)]
@@ -87,16 +82,10 @@ impl Announcements {
         let cluster = &mut self.clusters[cluster];
         cluster.changes += 1;
         cluster.first.weights = PartitionWeights::from([(0, stamp_weight(now_micros))]);
-        cluster.first.origin = Timestamp(i64::try_from(now_micros / 1000).unwrap_or(i64::MAX));
+        cluster.first.origin = to_timestamp(now_micros);
         let life = mk_life(number, cluster.changes);
         announce(&cluster.first, life, Delivery::Change)
     }
-}
-
-/// The weight that is served as `now_micros` modulo 2^30 units; never 0, which would be no traffic.
-fn stamp_weight(now_micros: u64) -> f64 {
-    let stamp = u32::try_from(now_micros % (1 << STAMP_BITS)).unwrap_or(u32::MAX);
-    f64::from(stamp.max(1)) / UNITS_PER_WEIGHT
 }
 
 fn mk_life(number: usize, changes: u64) -> Life {
@@ -125,24 +114,6 @@ fn mk_announcement(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_stamp_survives_the_way_into_units_and_back() {
-        for micros in [
-            0,
-            1,
-            2,
-            99,
-            100,
-            1_234_567,
-            (1 << 30) - 1,
-            1_700_000_000_123_457,
-        ] {
-            let stamp = (micros % (1 << 30)).max(1);
-            let units = (stamp_weight(micros) * UNITS_PER_WEIGHT).round();
-            assert_eq!(units, f64::from(u32::try_from(stamp).unwrap()), "{micros}");
-        }
-    }
 
     #[test]
     fn equal_sizes_are_announced_by_equal_records() {
