@@ -6,6 +6,7 @@
 mod clock;
 mod fleet;
 mod load;
+mod picture;
 mod process;
 mod serve;
 mod smoke;
@@ -32,6 +33,8 @@ enum Load {
         #[arg(long)]
         short: bool,
     },
+    /// Draws curves from their data.
+    Draw(picture::DrawArgs),
     /// The server under test: an Observer over a log in its own process.
     Serve(serve::ServeArgs),
     /// Writes a fleet into an embedded log or into Kafka.
@@ -42,6 +45,7 @@ fn main() -> anyhow::Result<()> {
     match Cli::parse().load {
         Load::Smoke { short: true } => two_threads()?.block_on(smoke::run(smoke::SHORT)),
         Load::Smoke { short: false } => two_threads()?.block_on(smoke::run(smoke::FULL)),
+        Load::Draw(args) => picture::draw(&args),
         Load::Serve(args) => serve::run(&args),
         Load::Fleet(args) => two_threads()?.block_on(fleet::write::run(args)),
     }
