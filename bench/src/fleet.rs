@@ -35,22 +35,40 @@ const BORN: Timestamp = Timestamp(1_700_000_000_000);
 /// Weight units on the wire of a D2 weight of 1 (docs/resources.md).
 const UNITS_PER_WEIGHT: f64 = 100.0;
 
+/// Which clusters are the large ones.
+const SEED: u64 = 1;
+
 /// A stamp fits this many bits, so that the weights of a whole list fit 32.
 const STAMP_BITS: u32 = 30;
 
 /// What a fleet is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FleetSpec {
-    /// How many instances, at least one for each cluster.
-    pub(crate) instances: u32,
     /// How many clusters: `cluster-0`, `cluster-1`, and so on.
     pub(crate) clusters: u32,
-    /// Which clusters are the large ones.
-    pub(crate) seed: u64,
+    /// How many instances they have.
+    pub(crate) shape: Shape,
     /// How often each instance is announced again.
     pub(crate) heartbeat: Duration,
     /// After how much silence it expires.
     pub(crate) ttl: Duration,
+}
+
+/// How many instances the clusters have, and how much each says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// As many in each cluster; they say where they are and nothing else, so that what is served is as
+    /// large as what other servers are given.
+    Even {
+        /// Instances of each cluster.
+        endpoints: u32,
+    },
+    /// A few clusters of thousands and thousands of a few, whose instances say as much as those of a
+    /// large site.
+    Tailed {
+        /// Instances of all clusters, at least one for each.
+        instances: u32,
+    },
 }
 
 /// The fleet as it is announced now.
@@ -89,7 +107,11 @@ impl Fleet {
     pub(crate) fn new(spec: FleetSpec) -> Self {
         let mut first_slots = vec![0];
         let mut next = 0;
-        for size in sizes::draw(spec.instances, spec.clusters, spec.seed) {
+        let sizes = match spec.shape {
+            Shape::Even { endpoints } => vec![endpoints; spec.clusters as usize],
+            Shape::Tailed { instances } => sizes::draw(instances, spec.clusters, SEED),
+        };
+        for size in sizes {
             next += size;
             first_slots.push(next);
         }
@@ -151,7 +173,7 @@ impl Fleet {
             seq: before.changes + 2,
             ..life(slot, before)
         };
-        let key = self.content(slot, before).key()?;
+        let key = self.content(slot, before).key(self.spec.shape)?;
         let born = to_timestamp(now_micros);
         let next = Slot {
             generation: before.generation + 1,
@@ -203,9 +225,8 @@ mod tests {
     use super::*;
 
     const SPEC: FleetSpec = FleetSpec {
-        instances: 1_000,
         clusters: 30,
-        seed: 7,
+        shape: Shape::Tailed { instances: 1_000 },
         heartbeat: Duration::from_secs(10),
         ttl: Duration::from_secs(30),
     };

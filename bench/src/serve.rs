@@ -5,7 +5,6 @@
 //! The keeper ticks as ever. Nobody beats, since the peers' instances do not: a time-to-live is as long
 //! as may be, and before the first is over all are announced again ([`keep_alive`]).
 
-mod announcements;
 mod control;
 mod passing_log;
 mod updater;
@@ -25,9 +24,10 @@ use waypost_observer::settings::LogKind;
 use waypost_observer::{LogWrites, Observer, Settings};
 use waypost_runtime::StopSignals;
 
-use announcements::Announcements;
 use passing_log::PassingLog;
 use updater::Updater;
+
+use crate::fleet::{Fleet, FleetSpec, Shape};
 
 /// Partitions of the announcements: more than one, as in a fabric.
 const PARTITIONS: u32 = 8;
@@ -37,7 +37,7 @@ const PARTITIONS: u32 = 8;
 const UNREAD_MAX: usize = 4_096;
 
 /// Parts in which all instances are announced again, one a second.
-const KEEP_ALIVE_PARTS: usize = 100;
+const KEEP_ALIVE_PARTS: u32 = 100;
 
 /// What is served, and where.
 #[derive(Debug, Args)]
@@ -48,6 +48,9 @@ pub(crate) struct ServeArgs {
     /// Instances of each.
     #[arg(long, default_value_t = 20)]
     endpoints: u32,
+    /// So many instances in clusters of very different sizes, who say as much as real ones do.
+    #[arg(long, conflicts_with = "endpoints")]
+    instances: Option<u32>,
     /// Where xDS is served; port 0 takes a free one.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
@@ -67,17 +70,17 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 async fn serve(args: &ServeArgs) -> anyhow::Result<()> {
     let mut signals = StopSignals::install()?;
     let log = PassingLog::new(PARTITIONS)?;
-    let announcements = Announcements::new(args.clusters, args.endpoints)?;
+    let fleet = Fleet::new(mk_spec(args));
     let observer = Observer::new(mk_settings(args.listen), Arc::new(log.clone()));
     let observer = observer.start().await?;
     observer.ready().await;
-    for number in 0..announcements.instance_count() {
-        log.push(announcements.announce(number, Delivery::Change)?)?;
+    for slot in 0..fleet.slot_count() {
+        log.push(fleet.announce(slot, Delivery::Change)?)?;
         log.waiting_at_most(Topic::Announcements, UNREAD_MAX).await;
     }
     log.all_read(Topic::Announcements).await;
 
-    let updater = Updater::new(log.clone(), announcements);
+    let updater = Updater::new(log.clone(), fleet);
     tokio::spawn(keep_alive(updater.clone()));
     let listener = TcpListener::bind(args.control).await?;
     let control = listener.local_addr()?;
@@ -103,10 +106,23 @@ async fn keep_alive(updater: Updater) {
         tokio::time::sleep(TTL_MAX / 2).await;
         for part in 0..KEEP_ALIVE_PARTS {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            if let Err(error) = updater.announce_again(part, KEEP_ALIVE_PARTS) {
+            if let Err(error) = updater.announce_again(part, KEEP_ALIVE_PARTS as usize) {
                 tracing::error!(%error, "instances are not announced again");
             }
         }
+    }
+}
+
+fn mk_spec(args: &ServeArgs) -> FleetSpec {
+    let endpoints = args.endpoints;
+    FleetSpec {
+        clusters: args.clusters,
+        shape: match args.instances {
+            Some(instances) => Shape::Tailed { instances },
+            None => Shape::Even { endpoints },
+        },
+        heartbeat: TTL_MAX / 3,
+        ttl: TTL_MAX,
     }
 }
 

@@ -81,7 +81,8 @@ impl Activity {
     }
 }
 
-fn nth(n: u64, count: u32) -> u32 {
+/// The `n`-th of `count` in that order.
+pub(crate) fn nth(n: u64, count: u32) -> u32 {
     let count = u64::from(count.max(1));
     u32::try_from((n % count) * STRIDE % count).unwrap_or(u32::MAX)
 }
@@ -94,13 +95,12 @@ mod tests {
     use waypost_core::RecordKind;
 
     use super::*;
-    use crate::fleet::FleetSpec;
+    use crate::fleet::{FleetSpec, Shape};
 
     fn mk_activity() -> Activity {
         Activity::new(Fleet::new(FleetSpec {
-            instances: 1_000,
             clusters: 10,
-            seed: 7,
+            shape: Shape::Tailed { instances: 1_000 },
             heartbeat: Duration::from_secs(10),
             ttl: Duration::from_secs(30),
         }))

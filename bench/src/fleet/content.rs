@@ -4,9 +4,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use waypost_core::{Announcement, ClusterName, InstanceKey, InstanceUri, Timestamp};
 
-use super::FleetSpec;
+use super::{FleetSpec, Shape};
 
-/// The port that all of them listen on.
+/// The port that described ones listen on.
 const PORT: u16 = 8443;
 
 /// One process: the `generation`-th that took place `index` of its cluster.
@@ -19,17 +19,27 @@ pub(super) struct Content {
 
 impl Content {
     /// The key that it is announced under.
-    pub(super) fn key(self) -> anyhow::Result<InstanceKey> {
+    pub(super) fn key(self, shape: Shape) -> anyhow::Result<InstanceKey> {
         Ok(InstanceKey {
             cluster: ClusterName::parse(&format!("cluster-{}", self.cluster))?,
-            uri: InstanceUri::parse(&self.uri())?,
+            uri: InstanceUri::parse(&self.uri(shape)?)?,
         })
     }
 
     /// All of it but weight and time of origin.
     pub(super) fn announcement(self, spec: &FleetSpec) -> anyhow::Result<Announcement> {
-        let InstanceKey { cluster, uri } = self.key()?;
+        let InstanceKey { cluster, uri } = self.key(spec.shape)?;
         let mut announcement = Announcement::new(cluster, uri, Timestamp::default());
+        announcement.heartbeat = spec.heartbeat;
+        announcement.ttl = spec.ttl;
+        if matches!(spec.shape, Shape::Tailed { .. }) {
+            self.describe(&mut announcement);
+        }
+        Ok(announcement)
+    }
+
+    /// Adds what the instances of a large site say.
+    fn describe(self, announcement: &mut Announcement) {
         let address = Ipv4Addr::from(0x0a00_0000 | (self.mix() & 0x00ff_ffff));
         announcement.hostname = self.host();
         announcement.ipv4 = Some(address);
@@ -53,17 +63,21 @@ impl Content {
             self.cluster,
             self.generation & 0xffff
         );
-        announcement.heartbeat = spec.heartbeat;
-        announcement.ttl = spec.ttl;
-        Ok(announcement)
     }
 
-    fn uri(self) -> String {
-        format!(
-            "https://{}:{PORT}/application-{}",
-            self.host(),
-            self.cluster
-        )
+    fn uri(self, shape: Shape) -> anyhow::Result<String> {
+        Ok(match shape {
+            Shape::Even { .. } => {
+                let octet = |n: u32| u8::try_from(n % 250);
+                let (high, low) = (octet(self.cluster / 250)?, octet(self.cluster)?);
+                let address = Ipv4Addr::new(10, high, low, octet(self.index)?);
+                format!("grpc://{address}:{}", 8_000 + self.index)
+            }
+            Shape::Tailed { .. } => {
+                let host = self.host();
+                format!("https://{host}:{PORT}/application-{}", self.cluster)
+            }
+        })
     }
 
     fn host(self) -> String {

@@ -134,15 +134,14 @@ mod tests {
     use waypost_log::{ManualClock, MemoryLog};
 
     use super::*;
-    use crate::fleet::{Fleet, FleetSpec};
+    use crate::fleet::{Fleet, FleetSpec, Shape};
 
     #[tokio::test(start_paused = true)]
     async fn as_much_goes_on_as_the_pace_says() {
         let log = MemoryLog::new(1, ManualClock::new(Timestamp(1_800_000_000_000)));
         let mut activity = Activity::new(Fleet::new(FleetSpec {
-            instances: 20,
             clusters: 20,
-            seed: 1,
+            shape: Shape::Tailed { instances: 20 },
             heartbeat: Duration::from_secs(10),
             ttl: Duration::from_secs(30),
         }));

@@ -13,7 +13,7 @@ use waypost_log::{EmbeddedLog, EmbeddedSettings};
 
 use super::activity::Activity;
 use super::work::{Pace, work};
-use super::{Fleet, FleetSpec};
+use super::{Fleet, FleetSpec, Shape};
 
 /// Records that wait for their acknowledgement at once: four commits of the embedded log, and a fraction
 /// of what a producer of Kafka queues.
@@ -21,9 +21,6 @@ const IN_FLIGHT_MAX: usize = 4_096;
 
 /// The prefix of the topics: the default of every command of `waypost`.
 const TOPIC_PREFIX: &str = "waypost";
-
-/// Which clusters are large, where nobody asks for another choice.
-pub(crate) const SEED: u64 = 1;
 
 /// A fleet, and the log that it goes to.
 #[derive(Debug, Args)]
@@ -83,9 +80,10 @@ pub(crate) async fn run(args: FleetArgs) -> anyhow::Result<()> {
 
 async fn run_on(args: &FleetArgs, log: &dyn AnnouncementLog) -> anyhow::Result<()> {
     let fleet = Fleet::new(FleetSpec {
-        instances: args.instances,
         clusters: args.clusters,
-        seed: SEED,
+        shape: Shape::Tailed {
+            instances: args.instances,
+        },
         heartbeat: Duration::from_millis(args.heartbeat_ms),
         ttl: Duration::from_millis(args.ttl_ms),
     });

@@ -1,4 +1,5 @@
-//! The control port: HTTP, text answers, the same for every server under test.
+//! The control port: HTTP, text answers, the same for every server under test (`/beat` is ours
+//! alone: other servers have no heartbeats).
 //!
 //! | path | what it does | answer |
 //! |---|---|---|
@@ -6,6 +7,7 @@
 //! | `/stop` | ends that | changes made |
 //! | `/count` | | changes made, then `offered=N unread=N` |
 //! | `/once?i=I` | changes cluster I | |
+//! | `/beat?rounds=R` | announces everybody again R times, as fast as it is read | heartbeats |
 
 use axum::Router;
 use axum::extract::{Query, State};
@@ -22,8 +24,15 @@ struct Start {
 
 #[derive(Debug, Deserialize)]
 struct Once {
-    i: usize,
+    i: u32,
 }
+
+#[derive(Debug, Deserialize)]
+struct Beat {
+    rounds: u32,
+}
+
+type Answer<T> = Result<T, (StatusCode, String)>;
 
 /// The routes of the control port.
 pub(crate) fn routes(updater: Updater) -> Router {
@@ -32,6 +41,7 @@ pub(crate) fn routes(updater: Updater) -> Router {
         .route("/stop", get(stop))
         .route("/count", get(count))
         .route("/once", get(once))
+        .route("/beat", get(beat))
         .with_state(updater)
 }
 
@@ -52,10 +62,18 @@ async fn count(State(updater): State<Updater>) -> String {
     format!("{made} offered={offered} unread={unread}\n")
 }
 
-async fn once(
+async fn once(State(updater): State<Updater>, Query(Once { i }): Query<Once>) -> Answer<()> {
+    updater.change(i).map_err(failed)
+}
+
+async fn beat(
     State(updater): State<Updater>,
-    Query(Once { i }): Query<Once>,
-) -> Result<(), (StatusCode, String)> {
-    let changed = updater.change(i);
-    changed.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+    Query(Beat { rounds }): Query<Beat>,
+) -> Answer<String> {
+    let count = updater.beat(rounds).await.map_err(failed)?;
+    Ok(format!("{count}\n"))
+}
+
+fn failed(error: anyhow::Error) -> (StatusCode, String) {
+    (StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
 }

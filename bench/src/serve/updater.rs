@@ -7,15 +7,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
-use waypost_core::Topic;
 use waypost_core::record::Delivery;
+use waypost_core::{NewRecord, Topic};
 
-use super::announcements::Announcements;
 use super::passing_log::PassingLog;
-
-/// Change `n` is made in cluster `n * STRIDE` modulo their number. A prime: every cluster is changed
-/// before one is changed again, neighbours far apart.
-const STRIDE: u64 = 7_919;
+use crate::clock::now_micros;
+use crate::fleet::Fleet;
+use crate::fleet::activity::nth;
 
 /// Changes that may wait to be read before the updater waits for the Observer. An Observer that falls
 /// behind is then seen in [`Counts`], not in memory.
@@ -45,17 +43,20 @@ pub(crate) struct Updater {
 #[derive(Debug)]
 struct Shared {
     log: PassingLog,
-    announcements: Mutex<Announcements>,
+    fleet: Mutex<Fleet>,
+    /// Heartbeats ready to be appended, once they were asked for.
+    beats: tokio::sync::Mutex<Vec<NewRecord>>,
     offered: AtomicU64,
     made: AtomicU64,
 }
 
 impl Updater {
-    pub(crate) fn new(log: PassingLog, announcements: Announcements) -> Self {
+    pub(crate) fn new(log: PassingLog, fleet: Fleet) -> Self {
         Self {
             shared: Arc::new(Shared {
                 log,
-                announcements: Mutex::new(announcements),
+                fleet: Mutex::new(fleet),
+                beats: tokio::sync::Mutex::default(),
                 offered: AtomicU64::new(0),
                 made: AtomicU64::new(0),
             }),
@@ -103,17 +104,42 @@ impl Updater {
     }
 
     /// Announces a part of all instances again, as heartbeats.
-    pub(crate) fn announce_again(&self, part: usize, parts: usize) -> anyhow::Result<()> {
-        let announcements = self.shared.announcements.lock();
-        for number in (part..announcements.instance_count()).step_by(parts) {
-            let heartbeat = announcements.announce(number, Delivery::Heartbeat)?;
+    pub(crate) fn announce_again(&self, part: u32, parts: usize) -> anyhow::Result<()> {
+        let fleet = self.shared.fleet.lock();
+        for slot in (part..fleet.slot_count()).step_by(parts) {
+            let heartbeat = fleet.announce(slot, Delivery::Heartbeat)?;
             self.shared.log.push(heartbeat)?;
         }
         Ok(())
     }
 
+    /// Announces everybody again `rounds` times, as fast as it is read, and returns once it was. The
+    /// records are made at the first call and kept, so that later ones cost the log and its reader only;
+    /// they say what was announced then, so nothing may be changed in between. Gives how many there were.
+    pub(crate) async fn beat(&self, rounds: u32) -> anyhow::Result<u64> {
+        let mut beats = self.shared.beats.lock().await;
+        if beats.is_empty() {
+            let fleet = self.shared.fleet.lock();
+            let slots = (0..fleet.slot_count()).map(|n| nth(n.into(), fleet.slot_count()));
+            let records = slots.map(|slot| fleet.announce(slot, Delivery::Heartbeat));
+            *beats = records.collect::<anyhow::Result<_>>()?;
+        }
+        let log = &self.shared.log;
+        for _ in 0..rounds {
+            for batch in beats.chunks(UNREAD_UNPACED_MAX) {
+                for record in batch {
+                    log.push(record.clone())?;
+                }
+                let read = log.waiting_at_most(Topic::Announcements, UNREAD_UNPACED_MAX);
+                read.await;
+            }
+        }
+        log.all_read(Topic::Announcements).await;
+        Ok(u64::from(rounds) * beats.len() as u64)
+    }
+
     /// Changes one cluster once.
-    pub(crate) fn change(&self, cluster: usize) -> anyhow::Result<()> {
+    pub(crate) fn change(&self, cluster: u32) -> anyhow::Result<()> {
         self.shared.change(cluster)
     }
 }
@@ -151,17 +177,17 @@ impl Shared {
     }
 
     fn change_nth(&self, n: u64) -> anyhow::Result<()> {
-        let clusters = self.announcements.lock().cluster_count() as u64;
-        self.change(usize::try_from(n.wrapping_mul(STRIDE) % clusters)?)?;
+        let clusters = self.fleet.lock().cluster_count();
+        self.change(nth(n, clusters))?;
         self.made.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
-    fn change(&self, cluster: usize) -> anyhow::Result<()> {
+    fn change(&self, cluster: u32) -> anyhow::Result<()> {
         let record = {
-            let mut announcements = self.announcements.lock();
-            let cluster = cluster % announcements.cluster_count();
-            announcements.change(cluster, crate::clock::now_micros())
+            let mut fleet = self.fleet.lock();
+            let cluster = cluster % fleet.cluster_count();
+            fleet.stamp(cluster, now_micros())?
         };
         self.log.push(record)?;
         Ok(())
