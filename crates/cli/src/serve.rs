@@ -1,5 +1,6 @@
 //! The commands that serve: `dev` and `observer`.
 
+mod data_directory;
 pub(crate) mod dev;
 pub(crate) mod observer;
 

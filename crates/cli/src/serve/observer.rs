@@ -9,6 +9,7 @@ use waypost_observer::app::StartCheck;
 use waypost_observer::settings::LogKind;
 use waypost_observer::{LogWrites, Observer, Settings, SnapshotSettings};
 
+use super::data_directory::DataDirectory;
 use crate::args::ObserverArgs;
 use crate::exit::{Exit, Failure};
 use crate::values::show_duration;
@@ -20,13 +21,11 @@ pub(crate) async fn run(args: ObserverArgs) -> Result<Exit, Failure> {
     let log = kafka::open(&args.kafka, &args.topics)?;
     let mut observer =
         Observer::new(mk_settings(&args), log).with_start_check(mk_start_check(kafka_settings));
+    let _data = match &args.data {
+        Some(directory) => Some(DataDirectory::take(directory)?),
+        None => None,
+    };
     if let Some(directory) = &args.data {
-        std::fs::create_dir_all(directory).map_err(|error| {
-            let directory = directory.display();
-            Failure::failed(format!(
-                "--data {directory}: {error}; name a directory that this process can write to"
-            ))
-        })?;
         observer = observer.with_snapshot(SnapshotSettings {
             directory: directory.clone(),
             interval: args.snapshot_interval,
