@@ -1,129 +1,139 @@
-//! The instances of a load: many clusters of a few, all announced from one task.
+//! The load: thousands of xDS streams in one thread.
+//!
+//! It must cost less than the server that it measures. So it speaks HTTP/2 itself (no headers are
+//! decoded, windows are so large that hardly any is refilled), finds the few fields that it needs by
+//! walking over the bytes of a message, and answers all that one read brought by one write. ACKs are
+//! real: a nonce in delta, all names again in state of the world.
+//!
+//! It runs in a process of its own and is told what to do on standard input ([`command`]); the runner
+//! starts several where one has not enough descriptors.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+pub(crate) mod command;
+pub(crate) mod plan;
+pub(crate) mod response;
+pub(crate) mod stats;
 
-use waypost_announcer::{
-    Announcer, AnnouncerPool, GatewaySink, PartitionWeights, PoolOptions, Sink, Verdicts,
-};
-use waypost_core::{Announcement, ClusterName, InstanceUri, Timestamp};
+mod client;
+mod connection;
+mod frame;
+mod limits;
+mod request;
+mod wire;
 
-use tokio::time::Instant;
+use std::io::{BufRead as _, Write as _};
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, sync_channel};
 
-/// Announced clusters and when each was changed last.
-pub(crate) struct Instances {
-    pool: AnnouncerPool,
-    announcers: Vec<Announcer>,
-    per_cluster: usize,
-    changes: Arc<Changes>,
+use mio::{Poll, Waker};
+
+use client::Client;
+use command::Command;
+use connection::{Shared, Texts};
+use plan::Kind;
+use request::Names;
+use response::Variant;
+use stats::Stats;
+
+/// A load.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct LoadOptions {
+    /// The server.
+    #[arg(long)]
+    pub(crate) grpc: SocketAddr,
+    /// Where clients go whose connection is lost, with what they hold; without it, that is an error.
+    /// With it, every stream subscribes to a name that nothing has too, so that it has an answer.
+    #[arg(long)]
+    pub(crate) then: Option<SocketAddr>,
+    /// Connections over which streams are spread evenly.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) connections: usize,
+    /// What a stream subscribes to.
+    #[arg(long, value_enum, default_value_t = Kind::Endpoints)]
+    pub(crate) kind: Kind,
+    #[arg(long, value_enum, default_value_t = Variant::Delta)]
+    pub(crate) variant: Variant,
+    /// How many clusters there are.
+    #[arg(long)]
+    pub(crate) clusters: usize,
+    /// To how many of them a stream subscribes.
+    #[arg(long)]
+    pub(crate) names: usize,
+    /// The number of the first stream, where other processes have those before.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) first_stream: usize,
+    /// How many streams may wait for their first answer while others are opened.
+    #[arg(long, default_value_t = 200)]
+    pub(crate) unanswered_max: usize,
+    /// The share of connections that read only now and then, with small windows.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) slow_percent: usize,
+    /// How often those read.
+    #[arg(long, default_value_t = 500)]
+    pub(crate) slow_ms: u64,
 }
 
-/// When each cluster was changed last: microseconds since the load began, 0 for never.
-#[derive(Debug)]
-pub(crate) struct Changes {
-    began: Instant,
-    by_cluster: Vec<AtomicU64>,
+/// Runs a load until its standard input ends.
+///
+/// # Errors
+/// The server cannot be reached, or a connection is lost and nobody said where to go then.
+pub(crate) fn run(options: LoadOptions) -> anyhow::Result<()> {
+    let poll = Poll::new()?;
+    let waker = Waker::new(poll.registry(), client::COMMANDS)?;
+    let shared = shared(&options)?;
+    let commands_rx = read_commands(waker);
+    let mut client = Client::new(options, poll, shared, commands_rx);
+    let mut output = std::io::stdout().lock();
+    client.run(|line| {
+        serde_json::to_writer(&mut output, line)?;
+        output.write_all(b"\n")?;
+        Ok(output.flush()?)
+    })
 }
 
-impl Instances {
-    /// Announces `clusters` times `per_cluster` instances through a gateway; returns once the log has
-    /// them all.
-    pub(crate) async fn announce(
-        gateway: &str,
-        clusters: usize,
-        per_cluster: usize,
-        heartbeat: Duration,
-    ) -> anyhow::Result<Self> {
-        let sink: Arc<dyn Sink> = Arc::new(GatewaySink::new(&[gateway])?);
-        let pool = AnnouncerPool::spawn(
-            sink,
-            PoolOptions {
-                verdicts: Verdicts::Ignored,
-            },
-        );
-        let mut announcers = Vec::with_capacity(clusters * per_cluster);
-        for cluster in 0..clusters {
-            for instance in 0..per_cluster {
-                let [_, high, low, ..] = u32::try_from(cluster)?.to_be_bytes().map(u32::from)[..]
-                else {
-                    continue;
-                };
-                let uri = format!("grpc://10.{high}.{low}.{instance}:8080");
-                let cluster = ClusterName::parse(&cluster_name(cluster))?;
-                let uri = InstanceUri::parse(&uri)?;
-                let mut announcement = Announcement::new(cluster, uri, Timestamp(0));
-                announcement.heartbeat = heartbeat;
-                announcement.ttl = heartbeat * 3;
-                announcers.push(pool.announce(announcement)?);
+fn shared(options: &LoadOptions) -> anyhow::Result<Shared> {
+    let method = match options.variant {
+        Variant::Delta => "DeltaAggregatedResources",
+        Variant::Sotw => "StreamAggregatedResources",
+    };
+    let path = format!("/envoy.service.discovery.v3.AggregatedDiscoveryService/{method}");
+    let kinds = match options.kind {
+        Kind::UriMapAndGlob => vec![Kind::UriMap, Kind::UriGlob],
+        one => vec![one],
+    };
+    let names = |kind| {
+        let names = Names::new(kind, options.clusters, options.names);
+        match options.then {
+            Some(_) => names.with_absent(),
+            None => names,
+        }
+    };
+    Ok(Shared {
+        variant: options.variant,
+        names: kinds.into_iter().map(names).collect(),
+        header_block: frame::header_block(&path, &options.grpc.to_string()),
+        texts: options.then.map(|_| Texts::default()),
+        stats: Stats::new()?,
+        unanswered: 0,
+        scratch: Vec::new(),
+    })
+}
+
+/// Reads standard input in a thread of its own; ends with it.
+fn read_commands(waker: Waker) -> Receiver<Command> {
+    let (commands_tx, commands_rx) = sync_channel(limits::COMMANDS_MAX);
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            match line.parse() {
+                Ok(command) => {
+                    if commands_tx.send(command).is_err() {
+                        return;
+                    }
+                    // A poll that is not woken looks again after a tick.
+                    drop(waker.wake());
+                }
+                Err(error) => eprintln!("load: {error:#}"),
             }
         }
-        pool.settled().await?;
-        let by_cluster = (0..clusters).map(|_| AtomicU64::new(0)).collect();
-        let changes = Arc::new(Changes {
-            began: Instant::now(),
-            by_cluster,
-        });
-        Ok(Self {
-            pool,
-            announcers,
-            per_cluster,
-            changes,
-        })
-    }
-
-    /// When each cluster was changed last.
-    pub(crate) fn changes(&self) -> Arc<Changes> {
-        Arc::clone(&self.changes)
-    }
-
-    /// Changes one instance of each cluster in turn, `rate` a second, for `time`; gives how many.
-    pub(crate) async fn change(&self, rate: u32, time: Duration) -> anyhow::Result<usize> {
-        let mut ticker = tokio::time::interval(Duration::from_secs(1) / rate);
-        let end = Instant::now() + time;
-        let clusters = self.changes.by_cluster.len();
-        let mut changed = 0;
-        while Instant::now() < end {
-            ticker.tick().await;
-            let (cluster, lap) = (changed % clusters, changed / clusters);
-            let announcer = &self.announcers[cluster * self.per_cluster + lap % self.per_cluster];
-            self.changes.mark(cluster);
-            // Alternates, so that each lap over the instances is a change again.
-            let weight = if (lap / self.per_cluster).is_multiple_of(2) {
-                2.0
-            } else {
-                1.0
-            };
-            announcer.change_weight(PartitionWeights::from([(0, weight)]))?;
-            changed += 1;
-        }
-        self.pool.settled().await?;
-        Ok(changed)
-    }
-}
-
-impl Changes {
-    fn mark(&self, cluster: usize) {
-        self.by_cluster[cluster].store(self.micros(), Ordering::Release);
-    }
-
-    /// How long ago a cluster was changed; `None` when it never was.
-    pub(crate) fn find_age(&self, cluster: usize) -> Option<Duration> {
-        let changed = self.by_cluster.get(cluster)?.load(Ordering::Acquire);
-        (changed > 0).then(|| Duration::from_micros(self.micros().saturating_sub(changed)))
-    }
-
-    fn micros(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
-    }
-}
-
-/// The name of a cluster of the load.
-pub(crate) fn cluster_name(number: usize) -> String {
-    format!("cluster-{number}")
-}
-
-/// The number in the name of a cluster of the load.
-pub(crate) fn find_cluster(name: &str) -> Option<usize> {
-    name.strip_prefix("cluster-")?.parse().ok()
+    });
+    commands_rx
 }

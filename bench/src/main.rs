@@ -1,16 +1,20 @@
-//! Measures a real `waypost dev` under load; see `cargo xtask bench`.
-//!
-//! The load runs in this process, the server in its own: what is said about CPU and memory is read
-//! from the server's process alone, but both share the machine.
+//! Measures what Waypost and its peers cost under load; see `cargo xtask bench` and bench/README.md.
 
+mod clients;
 mod clock;
 mod fleet;
+mod kernel;
 mod load;
+mod machine;
 mod picture;
-mod process;
+mod report;
+mod runner;
+mod scenario;
 mod serve;
+mod server;
 mod smoke;
-mod streams;
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -22,11 +26,19 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 #[command(name = "waypost-bench")]
 struct Cli {
     #[command(subcommand)]
-    load: Load,
+    task: Task,
 }
 
 #[derive(Debug, Subcommand)]
-enum Load {
+enum Task {
+    /// Runs scenarios and judges them.
+    Run(runner::RunOptions),
+    /// The clients: thousands of xDS streams, told what to do on standard input.
+    Load(load::LoadOptions),
+    /// The server under test: an Observer over a log in its own process.
+    Serve(serve::ServeArgs),
+    /// Writes a fleet into an embedded log or into Kafka.
+    Fleet(fleet::write::FleetArgs),
     /// 10,000 instances, 1,000 streams of 10 names each.
     Smoke {
         /// A tenth of it.
@@ -35,20 +47,29 @@ enum Load {
     },
     /// Draws curves from their data.
     Draw(picture::DrawArgs),
-    /// The server under test: an Observer over a log in its own process.
-    Serve(serve::ServeArgs),
-    /// Writes a fleet into an embedded log or into Kafka.
-    Fleet(fleet::write::FleetArgs),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().load {
-        Load::Smoke { short: true } => two_threads()?.block_on(smoke::run(smoke::SHORT)),
-        Load::Smoke { short: false } => two_threads()?.block_on(smoke::run(smoke::FULL)),
-        Load::Draw(args) => picture::draw(&args),
-        Load::Serve(args) => serve::run(&args),
-        Load::Fleet(args) => two_threads()?.block_on(fleet::write::run(args)),
+fn main() -> ExitCode {
+    match run(Cli::parse().task) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("waypost-bench: {error:#}");
+            ExitCode::FAILURE
+        }
     }
+}
+
+fn run(task: Task) -> anyhow::Result<ExitCode> {
+    match task {
+        Task::Run(options) => return runner::run(&options),
+        Task::Load(options) => load::run(options)?,
+        Task::Smoke { short: true } => two_threads()?.block_on(smoke::run(smoke::SHORT))?,
+        Task::Smoke { short: false } => two_threads()?.block_on(smoke::run(smoke::FULL))?,
+        Task::Draw(args) => picture::draw(&args)?,
+        Task::Serve(args) => serve::run(&args)?,
+        Task::Fleet(args) => two_threads()?.block_on(fleet::write::run(args))?,
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn two_threads() -> std::io::Result<tokio::runtime::Runtime> {

@@ -1,14 +1,17 @@
 //! The smoke load: a fleet of ten thousand and a thousand clients on one machine.
 
+mod instances;
+mod streams;
+
 use std::time::Duration;
 
 use anyhow::ensure;
 use tokio::time::Instant;
 use waypost_testkit::waypost::ServerConfig;
 
-use crate::load::Instances;
-use crate::process::{cpu_time, resident_bytes};
-use crate::streams::Streams;
+use crate::kernel::{cpu_time, resident_bytes};
+use instances::Instances;
+use streams::Streams;
 
 /// The size of a run.
 #[derive(Clone, Copy, Debug)]

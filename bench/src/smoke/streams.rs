@@ -15,7 +15,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Endpoint;
 use waypost_testkit::wait::eventually;
 
-use crate::load::{Changes, cluster_name, find_cluster};
+use super::instances::{Changes, cluster_name, find_cluster};
 
 const CLA: &str = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment";
 

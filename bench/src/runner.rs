@@ -1,0 +1,148 @@
+//! Runs scenarios in turns: ours, peer, ours, peer, so that what else the machine does meets both.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+
+use crate::machine::Machine;
+use crate::report::{Outcome, Report, SideRuns};
+use crate::scenario::{ALL, Peers, Scenario, Setup, Size};
+use crate::server::{Core, Side};
+
+/// Runs of each scenario and side where nobody says how many: enough for a median.
+const RUNS: usize = 3;
+
+/// What to measure, and against whom.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RunOptions {
+    /// Scenarios, as `--list` names them; all by default.
+    scenarios: Vec<String>,
+    /// Say what the scenarios are.
+    #[arg(long)]
+    list: bool,
+    /// A peer to compare with: its name, and a program that takes the flags of a server under test.
+    #[arg(long = "peer", value_name = "NAME=PROGRAM")]
+    peers: Vec<String>,
+    /// The server of ours, where it is not this program's own (`serve`).
+    #[arg(long)]
+    server: Option<PathBuf>,
+    /// Runs of each scenario and side.
+    #[arg(long, default_value_t = RUNS)]
+    runs: usize,
+    /// Every scenario in small, once: shows that it runs, measures and judges nothing.
+    #[arg(long)]
+    short: bool,
+    /// Print one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs scenarios and prints the tables; fails where a judged bar is missed.
+///
+/// # Errors
+/// A scenario is unknown, or one cannot be run.
+pub(crate) fn run(options: &RunOptions) -> anyhow::Result<ExitCode> {
+    if options.list {
+        for scenario in ALL {
+            println!("{:<14} {}", scenario.name, scenario.what);
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let ours = ours(options)?;
+    let peers = options.peers.iter().map(|peer| parse_peer(peer));
+    let peers: Vec<Side> = peers.collect::<anyhow::Result<_>>()?;
+    let mut report = Report::new(Machine::look(), options.short);
+    for scenario in chosen(&options.scenarios)? {
+        let mut sides = vec![&ours];
+        if scenario.peers == Peers::Compared {
+            sides.extend(&peers);
+        }
+        let outcome = run_in_turns(scenario, &sides, options)?;
+        if !options.json {
+            println!("{}", outcome.to_table());
+        }
+        report.add(outcome);
+    }
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        println!("{}", report.closing_lines());
+    }
+    Ok(if report.is_met() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn run_in_turns(
+    scenario: &'static Scenario,
+    sides: &[&Side],
+    options: &RunOptions,
+) -> anyhow::Result<Outcome> {
+    let (size, runs) = if options.short {
+        (Size::Short, 1)
+    } else {
+        (Size::Full, options.runs.max(1))
+    };
+    let (server_core, load_core) = cores();
+    let names = sides.iter().map(|side| side.name.clone());
+    let mut by_side: Vec<SideRuns> = names.map(SideRuns::new).collect();
+    for turn in 1..=runs {
+        for (side, results) in sides.iter().zip(&mut by_side) {
+            let setup = Setup {
+                side,
+                size,
+                server_core,
+                load_core,
+            };
+            let what = || format!("{}, {}, run {turn}", scenario.name, side.name);
+            let values = (scenario.run)(&setup).with_context(what)?;
+            eprintln!("{}: {}", what(), values.one_line(scenario));
+            results.add(values);
+        }
+    }
+    Ok(Outcome::new(scenario, by_side, size))
+}
+
+/// The core of the server and the core of the load: different ones, where there are two.
+fn cores() -> (Core, Core) {
+    let count = std::thread::available_parallelism().map_or(1, usize::from);
+    if count < 2 {
+        return (None, None);
+    }
+    (Some(0), Some(1))
+}
+
+fn ours(options: &RunOptions) -> anyhow::Result<Side> {
+    let command = match &options.server {
+        Some(program) => vec![program.clone().into_os_string()],
+        None => vec![std::env::current_exe()?.into_os_string(), "serve".into()],
+    };
+    Ok(Side {
+        name: "waypost".to_owned(),
+        command,
+    })
+}
+
+fn parse_peer(peer: &str) -> anyhow::Result<Side> {
+    let (name, program) = peer
+        .split_once('=')
+        .with_context(|| format!("--peer {peer}: NAME=PROGRAM is wanted"))?;
+    Ok(Side {
+        name: name.to_owned(),
+        command: vec![program.into()],
+    })
+}
+
+fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Scenario>> {
+    for name in names {
+        if ALL.iter().all(|scenario| scenario.name != name) {
+            bail!("no scenario is called {name:?}: see --list");
+        }
+    }
+    let is_chosen =
+        |scenario: &&Scenario| names.is_empty() || names.iter().any(|name| name == scenario.name);
+    Ok(ALL.iter().filter(is_chosen).collect())
+}
