@@ -2,6 +2,8 @@
 
 mod clients;
 mod clock;
+mod consume;
+mod curves;
 mod fleet;
 mod kernel;
 mod load;
@@ -39,12 +41,16 @@ enum Task {
     Serve(serve::ServeArgs),
     /// Writes a fleet into an embedded log or into Kafka.
     Fleet(fleet::write::FleetArgs),
+    /// Reads a topic of Kafka with librdkafka alone.
+    Consume(consume::ConsumeArgs),
     /// 10,000 instances, 1,000 streams of 10 names each.
     Smoke {
         /// A tenth of it.
         #[arg(long)]
         short: bool,
     },
+    /// Measures what a unit costs as one size grows.
+    Curves(curves::CurvesArgs),
     /// Draws curves from their data.
     Draw(picture::DrawArgs),
 }
@@ -65,8 +71,10 @@ fn run(task: Task) -> anyhow::Result<ExitCode> {
         Task::Load(options) => load::run(options)?,
         Task::Smoke { short: true } => two_threads()?.block_on(smoke::run(smoke::SHORT))?,
         Task::Smoke { short: false } => two_threads()?.block_on(smoke::run(smoke::FULL))?,
+        Task::Curves(args) => curves::run(&args)?,
         Task::Draw(args) => picture::draw(&args)?,
         Task::Serve(args) => serve::run(&args)?,
+        Task::Consume(args) => consume::run(&args)?,
         Task::Fleet(args) => two_threads()?.block_on(fleet::write::run(args))?,
     }
     Ok(ExitCode::SUCCESS)

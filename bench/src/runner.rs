@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
@@ -33,6 +34,9 @@ pub(crate) struct RunOptions {
     /// Every scenario in small, once: shows that it runs, measures and judges nothing.
     #[arg(long)]
     short: bool,
+    /// How long the headline runs, where there are no ten minutes.
+    #[arg(long)]
+    seconds: Option<u64>,
     /// Print one JSON document.
     #[arg(long)]
     json: bool,
@@ -96,6 +100,7 @@ fn run_in_turns(
                 size,
                 server_core,
                 load_core,
+                time: options.seconds.map(Duration::from_secs),
             };
             let what = || format!("{}, {}, run {turn}", scenario.name, side.name);
             let values = (scenario.run)(&setup).with_context(what)?;
@@ -107,7 +112,7 @@ fn run_in_turns(
 }
 
 /// The core of the server and the core of the load: different ones, where there are two.
-fn cores() -> (Core, Core) {
+pub(crate) fn cores() -> (Core, Core) {
     let count = std::thread::available_parallelism().map_or(1, usize::from);
     if count < 2 {
         return (None, None);
@@ -116,14 +121,10 @@ fn cores() -> (Core, Core) {
 }
 
 fn ours(options: &RunOptions) -> anyhow::Result<Side> {
-    let command = match &options.server {
-        Some(program) => vec![program.clone().into_os_string()],
-        None => vec![std::env::current_exe()?.into_os_string(), "serve".into()],
-    };
-    Ok(Side {
-        name: "waypost".to_owned(),
-        command,
-    })
+    match &options.server {
+        Some(program) => Ok(Side::waypost(vec![program.clone().into_os_string()])),
+        None => Side::ours(),
+    }
 }
 
 fn parse_peer(peer: &str) -> anyhow::Result<Side> {

@@ -3,7 +3,10 @@
 mod capacity;
 mod fanout;
 mod flood;
+mod headline;
+mod ingest;
 mod memory;
+mod real;
 mod reconnect;
 mod steady;
 
@@ -30,6 +33,8 @@ pub(crate) const ALL: &[Scenario] = &[
     fanout::WIDE,
     fanout::GLOB,
     reconnect::RECONNECT,
+    ingest::INGEST,
+    headline::HEADLINE,
 ];
 
 /// Something that is measured.
@@ -189,6 +194,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) size: Size,
     pub(crate) server_core: Core,
     pub(crate) load_core: Core,
+    /// How long the longest window lasts, where somebody says so.
+    pub(crate) time: Option<Duration>,
 }
 
 /// The streams of a scenario.
@@ -213,6 +220,10 @@ pub(crate) struct Window {
 }
 
 impl Setup<'_> {
+    pub(crate) fn is_short(&self) -> bool {
+        self.size == Size::Short
+    }
+
     /// Starts the server.
     ///
     /// # Errors

@@ -24,6 +24,24 @@ pub(crate) struct Side {
     pub(crate) command: Vec<OsString>,
 }
 
+impl Side {
+    /// The server of this program.
+    ///
+    /// # Errors
+    /// The system does not say which program this is.
+    pub(crate) fn ours() -> anyhow::Result<Self> {
+        let own = std::env::current_exe()?.into_os_string();
+        Ok(Self::waypost(vec![own, "serve".into()]))
+    }
+
+    pub(crate) fn waypost(command: Vec<OsString>) -> Self {
+        Self {
+            name: "waypost".to_owned(),
+            command,
+        }
+    }
+}
+
 /// A core of the machine, by the number that `taskset` knows; `None` to take what the kernel gives.
 pub(crate) type Core = Option<usize>;
 
@@ -47,9 +65,32 @@ impl Server {
         clusters: usize,
         endpoints: usize,
     ) -> anyhow::Result<Self> {
+        Self::start_with(side, core, clusters, ("--endpoints", endpoints.to_string()))
+    }
+
+    /// Starts a server of ours with a fleet in clusters of very different sizes.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub(crate) fn start_fleet(
+        side: &Side,
+        core: Core,
+        clusters: u32,
+        instances: u32,
+    ) -> anyhow::Result<Self> {
+        let clusters = clusters as usize;
+        Self::start_with(side, core, clusters, ("--instances", instances.to_string()))
+    }
+
+    fn start_with(
+        side: &Side,
+        core: Core,
+        clusters: usize,
+        shape: (&str, String),
+    ) -> anyhow::Result<Self> {
         let args = [
             ("--clusters", clusters.to_string()),
-            ("--endpoints", endpoints.to_string()),
+            shape,
             ("--listen", "127.0.0.1:0".to_owned()),
             ("--control", "127.0.0.1:0".to_owned()),
         ];
@@ -125,6 +166,14 @@ impl Server {
         self.ask(&format!("/once?i={cluster}")).map(drop)
     }
 
+    /// Has everybody announced again, so many times (ours only); returns once all of it was read.
+    ///
+    /// # Errors
+    /// As [`Self::start_changes`].
+    pub(crate) fn beat(&self, rounds: u32) -> anyhow::Result<()> {
+        self.ask(&format!("/beat?rounds={rounds}")).map(drop)
+    }
+
     /// CPU time used so far.
     ///
     /// # Errors
@@ -197,5 +246,19 @@ pub(crate) fn pinned(command: &[OsString], core: Core) -> anyhow::Result<Command
         None => Command::new(program),
     };
     pinned.args(args);
+    Ok(pinned)
+}
+
+/// The same command on one core.
+pub(crate) fn pinned_command(command: &Command, core: Core) -> anyhow::Result<Command> {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<OsString> = words.map(ToOwned::to_owned).collect();
+    let mut pinned = pinned(&words, core)?;
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => pinned.env(name, value),
+            None => pinned.env_remove(name),
+        };
+    }
     Ok(pinned)
 }

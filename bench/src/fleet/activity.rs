@@ -7,9 +7,9 @@ use waypost_core::record::Delivery;
 
 use super::Fleet;
 
-/// Heartbeat number n is slot `n * STRIDE` modulo their number, change number n is in cluster
-/// `n * STRIDE`: a prime, so that everybody has a turn before anybody has another, and neighbours in time
-/// are no neighbours in the fleet.
+/// Heartbeat number n is of slot `n * STRIDE` modulo their number, and so with changes and clusters: a
+/// prime, so that everybody has a turn before anybody has another, and neighbours in time are no
+/// neighbours in the fleet.
 const STRIDE: u64 = 7_919;
 
 /// The part of a cluster that is replaced at a time.
@@ -50,17 +50,20 @@ impl Activity {
         self.fleet.announce(slot, Delivery::Heartbeat)
     }
 
-    /// Stamps the next cluster.
+    /// Stamps the next cluster with an even number.
     pub(crate) fn change(&mut self, now_micros: u64) -> Result<NewRecord> {
-        let cluster = nth(self.changes, self.fleet.cluster_count());
+        let cluster = 2 * nth(self.changes, self.fleet.cluster_count().div_ceil(2));
         self.changes += 1;
         self.fleet.stamp(cluster, now_micros)
     }
 
     /// The next wave of the deploy that is under way: a twentieth of the cluster, at least one, withdraws
-    /// and comes back as other processes. After the last wave of a cluster another one is deployed.
+    /// and comes back as other processes. After the last wave of a cluster another one is deployed, all of
+    /// them with odd numbers: a stamp would be old when one of these changes makes it travel again.
     pub(crate) fn deploy_wave(&mut self, now_micros: u64) -> Result<Vec<NewRecord>> {
-        let cluster = nth(self.deploy.number, self.fleet.cluster_count());
+        let clusters = self.fleet.cluster_count();
+        let odd = 1 + 2 * nth(self.deploy.number, clusters / 2);
+        let cluster = odd.min(clusters - 1);
         let slots = self.fleet.slots_of(cluster);
         let size = slots.end - slots.start;
         let wave = (size * WAVE_PERCENT).div_ceil(100).max(1);
@@ -117,7 +120,7 @@ mod tests {
     #[test]
     fn a_deploy_replaces_a_twentieth_of_a_cluster_at_a_time_and_all_of_it_in_the_end() {
         let mut activity = mk_activity();
-        let slots = activity.fleet.slots_of(0);
+        let slots = activity.fleet.slots_of(1);
         let size = (slots.end - slots.start) as usize;
         let mut left = HashSet::new();
         while left.len() < size {

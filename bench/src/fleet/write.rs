@@ -11,7 +11,7 @@ use waypost_core::record::Delivery;
 use waypost_log::kafka::{KafkaLog, KafkaSettings};
 use waypost_log::{EmbeddedLog, EmbeddedSettings};
 
-use super::activity::Activity;
+use super::activity::{Activity, nth};
 use super::work::{Pace, work};
 use super::{Fleet, FleetSpec, Shape};
 
@@ -109,8 +109,21 @@ async fn run_on(args: &FleetArgs, log: &dyn AnnouncementLog) -> anyhow::Result<(
 
 /// Announces every slot once; returns when the log has all of it. Gives the bytes of keys and values.
 pub(crate) async fn announce_all(fleet: &Fleet, log: &dyn AnnouncementLog) -> anyhow::Result<u64> {
-    let appends = stream::iter(0..fleet.slot_count()).map(async |slot| {
-        let record = fleet.announce(slot, Delivery::Change)?;
+    append_all(fleet, log, Delivery::Change).await
+}
+
+/// One heartbeat of every slot, as fast as the log takes them.
+pub(crate) async fn beat_all(fleet: &Fleet, log: &dyn AnnouncementLog) -> anyhow::Result<u64> {
+    append_all(fleet, log, Delivery::Heartbeat).await
+}
+
+async fn append_all(
+    fleet: &Fleet,
+    log: &dyn AnnouncementLog,
+    delivery: Delivery,
+) -> anyhow::Result<u64> {
+    let appends = stream::iter(0..fleet.slot_count()).map(async |n| {
+        let record = fleet.announce(nth(n.into(), fleet.slot_count()), delivery)?;
         let bytes = record.key.len() + record.value.as_ref().map_or(0, bytes::Bytes::len);
         log.append(record).await?;
         anyhow::Ok(bytes as u64)
