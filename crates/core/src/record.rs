@@ -219,12 +219,22 @@ impl Headers {
         const HEX: &str = "16 hexadecimal digits";
         match name {
             "waypost-kind" => self.kind = read_kind(value)?,
-            "waypost-id" => self.id = Some(parse("waypost-id", value, HEX)?),
+            "waypost-id" => {
+                self.id = match read_hex(value) {
+                    Some(id) => Some(LifeId(id)),
+                    None => Some(parse("waypost-id", value, HEX)?),
+                };
+            }
             "waypost-birth" => {
                 self.birth = Some(Timestamp(parse_count("waypost-birth", value, NUMBER)?));
             }
             "waypost-age" => self.age_ms = Some(parse_count("waypost-age", value, NUMBER)?),
-            "waypost-seq" => self.seq = Some(parse("waypost-seq", value, NUMBER)?),
+            "waypost-seq" => {
+                self.seq = match read_digits(value) {
+                    Some(seq) => Some(seq.cast_unsigned()),
+                    None => Some(parse("waypost-seq", value, NUMBER)?),
+                };
+            }
             "waypost-evidence" => self.evidence = Some(read_evidence(value)?),
             "waypost-log" => self.log = Some(parse("waypost-log", value, HEX)?),
             "waypost-follows" => self.follows = Some(parse("waypost-follows", value, HEX)?),
@@ -309,6 +319,9 @@ fn parse_count(
     value: &[u8],
     expected: &'static str,
 ) -> Result<i64, HeaderError> {
+    if let Some(number) = read_digits(value) {
+        return Ok(number);
+    }
     let number: i64 = parse(name, value, expected)?;
     if number < 0 {
         return Err(HeaderError {
@@ -320,8 +333,32 @@ fn parse_count(
     Ok(number)
 }
 
+/// The usual form of a number, which every heartbeat has two of: digits only, too few to overflow.
+/// `None` for every other, which may still be a number.
+fn read_digits(value: &[u8]) -> Option<i64> {
+    if value.is_empty() || value.len() > 18 {
+        return None;
+    }
+    value.iter().try_fold(0_i64, |number, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        (digit < 10).then(|| number * 10 + i64::from(digit))
+    })
+}
+
+/// The usual form of an identity. `None` for every other, which may still be one.
+fn read_hex(value: &[u8]) -> Option<u64> {
+    let digits: &[u8; 16] = value.try_into().ok()?;
+    digits.iter().try_fold(0_u64, |number, byte| {
+        let digit = char::from(*byte).to_digit(16)?;
+        Some((number << 4) | u64::from(digit))
+    })
+}
+
 fn read_kind(value: &[u8]) -> Result<RecordKind, HeaderError> {
     const EXPECTED: &str = "one of announce, withdraw, expire, tick, identity";
+    if value == b"announce" {
+        return Ok(RecordKind::Announce);
+    }
     match text("waypost-kind", value, EXPECTED)? {
         "announce" => Ok(RecordKind::Announce),
         "withdraw" => Ok(RecordKind::Withdraw),
@@ -358,7 +395,8 @@ fn read_prev(value: &[u8]) -> Result<TickRef, HeaderError> {
     })
 }
 
-/// A record as read from the log.
+/// A record as read from the log. Its bytes may share an allocation with those of other records: who
+/// keeps them beyond the batch copies them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The partition that it stands in.
@@ -445,6 +483,25 @@ mod tests {
         let pairs = headers.to_pairs();
         let pairs: Vec<_> = pairs.iter().map(|(n, v)| (*n, v.as_str())).collect();
         assert_eq!(read(&pairs), Ok(headers));
+    }
+
+    #[test]
+    fn unusual_spellings_of_numbers_are_read_as_ever() {
+        let usual = read(&[
+            ("waypost-id", "000000000000002a"),
+            ("waypost-birth", "7"),
+            ("waypost-seq", "3"),
+        ]);
+        let unusual = read(&[
+            ("waypost-id", "2A"),
+            ("waypost-birth", "+7"),
+            ("waypost-seq", "00000000000000000000003"),
+        ]);
+        assert_eq!(usual, unusual);
+        let largest = read(&[("waypost-seq", "18446744073709551615")]);
+        assert_eq!(largest.map(|headers| headers.seq), Ok(Some(u64::MAX)));
+        assert!(read(&[("waypost-birth", "99999999999999999999")]).is_err());
+        assert!(read(&[("waypost-id", "000000000000002x")]).is_err());
     }
 
     #[test]

@@ -285,10 +285,8 @@ impl Ingest {
             ReadEvent::Bounds { partition, end, .. } => self.on_end(topic, partition, end, now),
             ReadEvent::Records(records) => {
                 self.freshness.on_back(topic);
-                let mut partitions = records.iter().map(|r| r.partition).collect::<Vec<_>>();
-                partitions.dedup();
-                for partition in partitions {
-                    self.on_position(topic, partition);
+                for of_one in records.chunk_by(|a, b| a.partition == b.partition) {
+                    self.on_position(topic, of_one[0].partition);
                 }
             }
             ReadEvent::CaughtUp {

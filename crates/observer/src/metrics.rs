@@ -8,6 +8,7 @@ mod streams;
 
 pub use gateway::GatewayMetrics;
 pub use ingest::IngestMetrics;
+pub use records::OutcomeCounts;
 pub use streams::StreamMetrics;
 
 use prometheus_client::collector::Collector;

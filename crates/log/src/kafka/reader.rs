@@ -3,6 +3,7 @@
 
 mod asker;
 mod context;
+mod copies;
 mod followed;
 mod position;
 mod worker;
@@ -11,7 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
@@ -24,6 +24,7 @@ use waypost_core::record::{Headers, Offset, Record, Topic};
 use waypost_core::time::Timestamp;
 
 use self::context::ReaderContext;
+use self::copies::Copies;
 use self::worker::Worker;
 use super::client;
 use super::limits::{ANSWER_MAX, EVENTS_MAX};
@@ -98,7 +99,7 @@ pub(super) fn read_at(
     while Instant::now() < give_up {
         match consumer.poll(Duration::from_millis(100)) {
             Some(Ok(message)) if message.offset() == offset.0 => {
-                return Ok(Some(to_record(&message)));
+                return Ok(Some(to_record(&message, &mut Copies::default())));
             }
             // Past it, or at the end: compacted. Out of range: deleted meanwhile.
             Some(Ok(_) | Err(KafkaError::PartitionEOF(_))) => return Ok(None),
@@ -126,19 +127,21 @@ fn kafka_partition(partition: usize) -> i32 {
     i32::try_from(partition).unwrap_or(i32::MAX)
 }
 
-/// Takes a record out of librdkafka's buffer, which may be as large as a fetch: what lives on in the
-/// Observer must not keep that alive.
-fn to_record(message: &BorrowedMessage<'_>) -> Record {
+/// Takes a record out of librdkafka's buffer.
+fn to_record(message: &BorrowedMessage<'_>, copies: &mut Copies) -> Record {
     let headers = match message.headers() {
-        Some(all) => Headers::read(all.iter().map(|h| (h.key, h.value.unwrap_or_default()))),
+        Some(all) => {
+            let all = (0..all.count()).filter_map(|index| all.try_get(index));
+            Headers::read(all.map(|header| (header.key, header.value.unwrap_or_default())))
+        }
         None => Ok(Headers::default()),
     };
     Record {
         partition: PartitionId(u32::try_from(message.partition()).unwrap_or_default()),
         offset: Offset(message.offset()),
         append_time: Timestamp(message.timestamp().to_millis().unwrap_or_default()),
-        key: message.key().map(Bytes::copy_from_slice),
-        value: message.payload().map(Bytes::copy_from_slice),
+        key: message.key().map(|key| copies.copy(key)),
+        value: message.payload().map(|value| copies.copy(value)),
         headers,
     }
 }

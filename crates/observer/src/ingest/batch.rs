@@ -9,6 +9,7 @@ use waypost_fold::{FoldEvent, Outcome, RefusalReason};
 
 use super::Ingest;
 use crate::limits::VERDICTS_HELD_MAX;
+use crate::metrics::OutcomeCounts;
 use crate::progress::{Progress, Verdict};
 
 /// Verdicts on records that somebody waits for. They are told once the store serves what the record
@@ -17,7 +18,8 @@ use crate::progress::{Progress, Verdict};
 pub(super) struct HeldVerdicts(VecDeque<(Bytes, PartitionId, Offset, Verdict)>);
 
 impl HeldVerdicts {
-    fn hold(&mut self, key: Bytes, record: &Record, verdict: Verdict) {
+    fn hold(&mut self, key: &[u8], record: &Record, verdict: Verdict) {
+        let key = Bytes::copy_from_slice(key);
         if self.0.len() == VERDICTS_HELD_MAX {
             self.0.pop_front();
         }
@@ -25,16 +27,7 @@ impl HeldVerdicts {
             .push_back((key, record.partition, record.offset, verdict));
     }
 
-    fn hold_if_awaited(
-        &mut self,
-        topic: Topic,
-        record: &Record,
-        outcome: &Outcome,
-        progress: &Progress,
-    ) {
-        if topic != Topic::Announcements || !progress.is_awaited() {
-            return;
-        }
+    fn hold_if_awaited(&mut self, record: &Record, outcome: &Outcome, progress: &Progress) {
         let Some(key) = record.key.as_ref().filter(|key| progress.awaits(key)) else {
             return;
         };
@@ -50,7 +43,7 @@ impl HeldVerdicts {
             Outcome::Rejected(reason) => Verdict::Refused(reason.to_string()),
             Outcome::AlreadyRead => return,
         };
-        self.hold(key.clone(), record, verdict);
+        self.hold(key, record, verdict);
     }
 
     pub(super) fn tell(&mut self, progress: &Progress) {
@@ -67,14 +60,20 @@ impl Ingest {
         let (metrics, verdicts, progress) = (&self.metrics, &mut self.verdicts, &self.progress);
         let was_loaded = self.replica.loading().is_loaded();
         let log_clock = &mut self.log_clock;
+        // Who waits began to before the record was written.
+        let is_awaited = topic == Topic::Announcements && progress.is_awaited();
+        let mut outcomes = OutcomeCounts::default();
         self.replica
             .on_event(topic, event, now, &mut events, &mut |record, outcome| {
-                metrics.on_record(topic, outcome);
-                verdicts.hold_if_awaited(topic, record, outcome, progress);
+                outcomes.count(outcome);
+                if is_awaited {
+                    verdicts.hold_if_awaited(record, outcome, progress);
+                }
                 if !was_loaded {
                     log_clock.set(record.append_time);
                 }
             });
+        metrics.on_records(topic, &outcomes);
         let log_time = self.replica.logs().announcements.clock().log_time_min();
         if was_loaded {
             self.log_clock.advance(log_time);

@@ -6,9 +6,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use waypost_core::{PartitionId, RecordKind, Topic};
-use waypost_fold::{GoneCause, HoldingView, Outcome, RefusalReason, RejectReason, VoidReason};
+use waypost_fold::{GoneCause, HoldingView, RefusalReason, RejectReason, VoidReason};
 
-use super::records::RecordCounters;
+use super::records::{OutcomeCounts, RecordCounters};
 use super::{ReasonLabel, TopicLabel};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -194,9 +194,9 @@ impl IngestMetrics {
         }
     }
 
-    /// A record was read.
-    pub fn on_record(&self, topic: Topic, outcome: &Outcome) {
-        self.records.count(topic, outcome);
+    /// A batch of records was read.
+    pub fn on_records(&self, topic: Topic, outcomes: &OutcomeCounts) {
+        self.records.add(topic, outcomes);
     }
 
     /// An announcement or withdrawal was refused.

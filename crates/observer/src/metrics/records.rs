@@ -1,5 +1,5 @@
 //! Records read, by topic and by what became of them: the one counter on the path of every
-//! heartbeat, so its series are looked up once and not for each record.
+//! heartbeat, so it is added to once a batch, and its series are looked up once.
 
 use std::sync::{Arc, OnceLock};
 
@@ -34,22 +34,39 @@ pub(super) struct RecordCounters {
     series: Arc<[[OnceLock<Counter>; OUTCOMES.len()]; Topic::ALL.len()]>,
 }
 
+/// What became of the records of one batch.
+#[derive(Clone, Debug, Default)]
+pub struct OutcomeCounts([u64; OUTCOMES.len()]);
+
+impl OutcomeCounts {
+    /// One record more.
+    pub fn count(&mut self, outcome: &Outcome) {
+        self.0[index_of(outcome)] += 1;
+    }
+}
+
 impl RecordCounters {
-    pub(super) fn count(&self, topic: Topic, outcome: &Outcome) {
+    pub(super) fn add(&self, topic: Topic, outcomes: &OutcomeCounts) {
         let topic_index = match topic {
             Topic::Announcements => 0,
             Topic::Config => 1,
             Topic::Control => 2,
         };
-        let outcome = index_of(outcome);
-        let series = self.series[topic_index][outcome].get_or_init(|| {
-            let labels = OutcomeLabels {
-                topic: topic.suffix(),
-                outcome: OUTCOMES[outcome],
-            };
-            self.family.get_or_create(&labels).clone()
-        });
-        series.inc();
+        let counted = outcomes
+            .0
+            .iter()
+            .enumerate()
+            .filter(|(_, count)| **count > 0);
+        for (outcome, count) in counted {
+            let series = self.series[topic_index][outcome].get_or_init(|| {
+                let labels = OutcomeLabels {
+                    topic: topic.suffix(),
+                    outcome: OUTCOMES[outcome],
+                };
+                self.family.get_or_create(&labels).clone()
+            });
+            series.inc_by(*count);
+        }
     }
 }
 
@@ -73,10 +90,14 @@ mod tests {
     #[test]
     fn every_outcome_is_counted_under_its_own_name() {
         let counters = RecordCounters::default();
-        counters.count(Topic::Config, &Outcome::Unchanged);
-        counters.clone().count(Topic::Config, &Outcome::Unchanged);
-        counters.count(Topic::Config, &Outcome::AlreadyRead);
-        counters.count(Topic::Announcements, &Outcome::Control);
+        let add = |topic, outcomes: &[Outcome]| {
+            let mut counts = OutcomeCounts::default();
+            outcomes.iter().for_each(|outcome| counts.count(outcome));
+            counters.clone().add(topic, &counts);
+        };
+        add(Topic::Config, &[Outcome::Unchanged, Outcome::AlreadyRead]);
+        add(Topic::Config, &[Outcome::Unchanged]);
+        add(Topic::Announcements, &[Outcome::Control]);
         let count = |topic, outcome| {
             let labels = OutcomeLabels { topic, outcome };
             counters.family.get_or_create(&labels).get()

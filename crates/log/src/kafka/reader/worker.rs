@@ -20,6 +20,7 @@ use waypost_core::record::{Offset, Record, Topic};
 
 use super::asker::{Answer, Asker, Question, drop_aside, mk_consumer};
 use super::context::ReaderContext;
+use super::copies::Copies;
 use super::followed::Followed;
 use super::position::Position;
 use super::{kafka_partition, to_record};
@@ -49,6 +50,7 @@ pub(super) struct Worker {
     events_tx: mpsc::Sender<ReadEvent>,
     batch: Vec<Record>,
     batch_bytes: usize,
+    copies: Copies,
     is_available: bool,
     unanswered: u32,
     metadata_due: Instant,
@@ -81,6 +83,7 @@ impl Worker {
             events_tx,
             batch: Vec::new(),
             batch_bytes: 0,
+            copies: Copies::default(),
             is_available: true,
             unanswered: 0,
             metadata_due: Instant::now(),
@@ -130,9 +133,14 @@ impl Worker {
 
     /// Takes one thing from librdkafka. `false`: there was nothing.
     fn poll(&mut self, wait: Duration) -> Result<bool, Dropped> {
-        let began = Instant::now();
-        let polled = self.consumer.poll(wait);
-        self.waited += began.elapsed().min(wait);
+        let polled = if wait.is_zero() {
+            self.consumer.poll(wait)
+        } else {
+            let began = Instant::now();
+            let polled = self.consumer.poll(wait);
+            self.waited += began.elapsed().min(wait);
+            polled
+        };
         let error = match polled {
             None => return Ok(false),
             Some(Ok(message)) => {
@@ -142,7 +150,7 @@ impl Worker {
                 {
                     followed.moved();
                     self.batch_bytes += message.key_len() + message.payload_len();
-                    self.batch.push(to_record(&message));
+                    self.batch.push(to_record(&message, &mut self.copies));
                 }
                 return Ok(true);
             }
@@ -427,7 +435,9 @@ impl Worker {
             return Ok(());
         }
         self.batch_bytes = 0;
-        let records = std::mem::take(&mut self.batch);
+        // The next batch is probably about as large.
+        let next = Vec::with_capacity(self.batch.len());
+        let records = std::mem::replace(&mut self.batch, next);
         let mut reached: Vec<u32> = records.iter().map(|record| record.partition.0).collect();
         reached.sort_unstable();
         reached.dedup();
