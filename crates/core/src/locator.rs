@@ -88,12 +88,18 @@ impl Interest {
     /// Reads a name of a request: `*`, a glob URL, or an explicit name.
     #[must_use]
     pub fn parse(name: &str) -> Self {
+        Self::parse_shared(name, |name| name.into())
+    }
+
+    /// As `parse`, with an explicit name made by `share`.
+    #[must_use]
+    pub fn parse_shared(name: &str, share: impl FnOnce(&str) -> ResourceName) -> Self {
         if name == "*" {
             Self::Wildcard
         } else if glob_prefix(name).is_some() {
             Self::Glob(name.into())
         } else {
-            Self::Explicit(name.into())
+            Self::Explicit(share(name))
         }
     }
 }
@@ -167,6 +173,12 @@ pub trait ResourceLocator: Send + Sync + 'static {
         _prefix: Option<&str>,
     ) -> Vec<ResourceName> {
         Vec::new()
+    }
+
+    /// An explicit name in the copy that those who are subscribed to it share, so that a name costs
+    /// its bytes once and is told apart by its address; a copy of the caller's own does as well.
+    fn share_name(&self, _resource_type: ResourceType, name: &str) -> ResourceName {
+        name.into()
     }
 
     /// From now on `subscriber` is told of changes.

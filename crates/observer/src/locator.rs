@@ -307,6 +307,11 @@ impl ResourceLocator for Locator {
         names.into_iter().map(ResourceName::from).collect()
     }
 
+    fn share_name(&self, resource_type: ResourceType, name: &str) -> ResourceName {
+        let shared = self.0.subscribers.find_name(resource_type, name);
+        shared.unwrap_or_else(|| name.into())
+    }
+
     fn subscribe(
         &self,
         resource_type: ResourceType,

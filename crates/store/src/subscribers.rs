@@ -54,8 +54,13 @@ impl Subscribers {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let token = match interest {
             Interest::Wildcard => of_type.wildcard.write().join(subscriber, turn),
-            Interest::Explicit(name) => join(&of_type.by_name, name, subscriber, turn),
-            Interest::Glob(url) => join(&of_type.by_glob, glob_key(url), subscriber, turn),
+            Interest::Explicit(name) => join(&of_type.by_name, name, subscriber, turn, || {
+                ResourceName::clone(name)
+            }),
+            Interest::Glob(url) => {
+                let prefix = glob_key(url);
+                join(&of_type.by_glob, prefix, subscriber, turn, || prefix.into())
+            }
         };
         // Pairs with the fence in `is_wanted`: of two threads of which one subscribes and then
         // looks, and the other changes and then asks, at least one sees what the other did.
@@ -105,9 +110,19 @@ impl Subscribers {
         by_name.get(name).map_or(0, SubscriberSet::len)
     }
 
+    /// An explicit name as it was given by who subscribed to it first; `None` if nobody is.
+    #[must_use]
+    pub fn find_name(&self, resource_type: ResourceType, name: &str) -> Option<ResourceName> {
+        let by_name = self.by_type[resource_type as usize].by_name.of(name).read();
+        by_name.get_key_value(name).map(|(name, _)| name.clone())
+    }
+
     /// Tells everybody who wants the resource that it appeared, changed or vanished.
     pub fn notify(&self, resource_type: ResourceType, name: &ResourceName) {
         let of_type = &self.by_type[resource_type as usize];
+        // Subscribers find the copy of the name that they share without reading it.
+        let shared = self.find_name(resource_type, name);
+        let name = shared.as_ref().unwrap_or(name);
         walk(resource_type, name, |start, chunk| {
             let by_name = of_type.by_name.of(name).read();
             let set = by_name.get(&**name)?;
@@ -150,9 +165,16 @@ fn join(
     key: &str,
     subscriber: Arc<dyn Subscriber>,
     turn: u32,
+    owned: impl FnOnce() -> ResourceName,
 ) -> u64 {
     let mut sets = sets.of(key).write();
-    sets.entry_ref(key).or_default().join(subscriber, turn)
+    if let Some(set) = sets.get_mut(key) {
+        return set.join(subscriber, turn);
+    }
+    let mut set = SubscriberSet::default();
+    let token = set.join(subscriber, turn);
+    sets.insert(owned(), set);
+    token
 }
 
 fn leave(sets: &Shards<HashMap<ResourceName, SubscriberSet>>, key: &str, token: u64) -> bool {

@@ -31,12 +31,31 @@ impl Nonce {
             remaining: u32::from_str_radix(remaining, 16).ok()?,
         })
     }
+
+    /// The text on the wire.
+    pub(crate) fn to_text(self) -> [u8; Self::TEXT_BYTES] {
+        let mut text = [0; Self::TEXT_BYTES];
+        let (unique, remaining) = text.split_at_mut(16);
+        unique.copy_from_slice(&hex::<16>(self.unique));
+        remaining.copy_from_slice(&hex::<8>(self.remaining.into()));
+        text
+    }
 }
 
 impl fmt::Display for Nonce {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}{:08x}", self.unique, self.remaining)
     }
+}
+
+/// The lowest `DIGITS` hexadecimal digits of `value`.
+pub(crate) fn hex<const DIGITS: usize>(mut value: u64) -> [u8; DIGITS] {
+    let mut text = [b'0'; DIGITS];
+    for digit in text.iter_mut().rev() {
+        *digit = b"0123456789abcdef"[usize::from((value & 0xf) as u8)];
+        value >>= 4;
+    }
+    text
 }
 
 /// Gives out the nonces of one stream, in rising order.
@@ -183,6 +202,7 @@ mod tests {
         assert_eq!(source.next(4).to_string(), "010203040506070800000004");
         let second = source.next(0);
         assert_eq!(second.to_string(), "010203040506070900000000");
+        assert_eq!(second.to_text(), *b"010203040506070900000000");
         assert_eq!(Nonce::parse(&second.to_string()), Some(second));
         for foreign in ["", "x", "n1", &"z".repeat(24), "ééééééééoooo"] {
             assert_eq!(Nonce::parse(foreign), None, "{foreign}");

@@ -4,7 +4,7 @@
 //! Sources: xDS protocol, "Incremental xDS"; data-plane-api `discovery.proto`; cncf/xds TP1 for
 //! globs; rest.li `XdsClientImpl` for what its clients rely on.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use hashbrown::HashSet;
@@ -74,8 +74,11 @@ impl DeltaSubstream {
                 self.common.report_refused_wildcard(scene);
             }
         }
+        let count = request.resource_names_subscribe.len();
+        self.common.subscriptions.reserve(count);
+        self.common.pending.reserve(count);
         for name in &request.resource_names_subscribe {
-            match Interest::parse(name) {
+            match scene.registrar().parse(self.common.resource_type, name) {
                 Interest::Wildcard => self.subscribe_wildcard(scene, held.as_ref()),
                 Interest::Glob(url) => self.subscribe_glob(scene, url, held.as_ref()),
                 Interest::Explicit(name) => self.subscribe_name(scene, name, held.as_deref()),
@@ -192,23 +195,26 @@ impl DeltaSubstream {
                 globs.insert(url);
             }
         }
-        let mut said = BTreeMap::new();
-        let mut draft = Draft::default();
-        for (name, why) in self.common.pending.take_sorted() {
-            let Some(content) = self.decide(scene, phase, &name, why) else {
+        let pending = self.common.pending.take_sorted();
+        let mut entries = Vec::with_capacity(pending.len());
+        for (name, why) in pending {
+            let Some(entry) = self.decide(scene, phase, name, why) else {
                 continue;
             };
-            match content {
-                Content::Resource(_) => draft.renewed.push(name.clone()),
-                Content::Removal | Content::EmptyGlob => {
-                    globs.extend(self.common.subscriptions.collection_of(&name));
-                }
+            if entry.content == Content::Removal {
+                globs.extend(self.common.subscriptions.collection_of(&entry.name));
             }
-            said.insert(name, (content, why));
+            entries.push(entry);
         }
-        draft.entries = self.entries(scene, said, globs);
+        if !globs.is_empty() {
+            self.add_empty_globs(scene, &mut entries, globs);
+        }
         let must_answer = std::mem::replace(&mut self.must_answer, false);
-        (must_answer || !draft.entries.is_empty()).then_some(draft)
+        (must_answer || !entries.is_empty()).then(|| Draft {
+            renewed: self.renewed(&entries),
+            entries,
+            ..Draft::default()
+        })
     }
 
     /// Adds the names of a collection that was just subscribed: its members, those that left it not
@@ -240,16 +246,16 @@ impl DeltaSubstream {
         &mut self,
         scene: &Scene<'_>,
         phase: Phase,
-        name: &ResourceName,
+        name: ResourceName,
         why: Why,
-    ) -> Option<Content> {
-        if !self.common.subscriptions.wants(name) {
+    ) -> Option<Entry> {
+        let resource_type = self.common.resource_type;
+        if !self.common.subscriptions.wants(&name) {
             return None;
         }
-        let resource_type = self.common.resource_type;
-        let found = scene.find(resource_type, name);
+        let found = scene.find(resource_type, &name);
         let version = found.as_ref().map(|resource| resource.version());
-        let mut explicit = self.common.subscriptions.find_explicit_mut(name);
+        let mut explicit = self.common.subscriptions.find_explicit_mut(&name);
         let is_known = match why {
             Why::Asked => false,
             Why::Held(held) => version == Some(held),
@@ -258,13 +264,13 @@ impl DeltaSubstream {
         let content = match found {
             Some(resource) => Content::Resource(resource),
             None if why == Why::Changed && keeps_back(phase, resource_type) && !is_known => {
-                self.kept_back.insert(name.clone());
+                self.kept_back.insert(name);
                 return None;
             }
             None => Content::Removal,
         };
         let entry = Entry {
-            name: name.clone(),
+            name,
             content,
             is_change: why == Why::Changed,
         };
@@ -274,22 +280,30 @@ impl DeltaSubstream {
         if let Some(explicit) = &mut explicit {
             explicit.told(version);
         }
-        (!is_known).then_some(entry.content)
+        (!is_known).then_some(entry)
     }
 
-    /// The entries in name order, with the removal of each collection that is empty now. Never
-    /// beside an addition to it: clients apply removals last.
-    fn entries(
+    /// The clusters of an answer, which need their endpoints again.
+    fn renewed(&self, entries: &[Entry]) -> Vec<ResourceName> {
+        if self.common.resource_type != ResourceType::Cluster {
+            return Vec::new();
+        }
+        let resources = entries
+            .iter()
+            .filter(|entry| entry.content != Content::Removal);
+        resources.map(|entry| entry.name.clone()).collect()
+    }
+
+    /// Adds the removal of each collection that is empty now. Never beside an addition to it:
+    /// clients apply removals last.
+    fn add_empty_globs(
         &self,
         scene: &Scene<'_>,
-        said: BTreeMap<ResourceName, (Content, Why)>,
+        entries: &mut Vec<Entry>,
         globs: BTreeSet<ResourceName>,
-    ) -> Vec<Entry> {
+    ) {
         let resource_type = self.common.resource_type;
-        let added_to: BTreeSet<&str> = match globs.is_empty() {
-            true => BTreeSet::new(),
-            false => said.iter().filter_map(added_to).collect(),
-        };
+        let added_to: BTreeSet<&str> = entries.iter().filter_map(added_to).collect();
         let is_empty = |url: &ResourceName| {
             glob_prefix(url).is_some_and(|prefix| {
                 let locator = &scene.engine.locator;
@@ -297,22 +311,13 @@ impl DeltaSubstream {
                     && locator.is_glob_empty(resource_type, prefix, scene.variant)
             })
         };
-        let mut entries: Vec<Entry> = globs
-            .iter()
-            .filter(|url| is_empty(url))
-            .map(|url| Entry {
-                name: url.clone(),
-                content: Content::EmptyGlob,
-                is_change: false,
-            })
-            .collect();
-        entries.extend(said.into_iter().map(|(name, (content, why))| Entry {
+        let empty: Vec<ResourceName> = globs.into_iter().filter(is_empty).collect();
+        entries.extend(empty.into_iter().map(|name| Entry {
             name,
-            content,
-            is_change: why == Why::Changed,
+            content: Content::EmptyGlob,
+            is_change: false,
         }));
         entries.sort_by(|a, b| a.name.cmp(&b.name));
-        entries
     }
 
     /// Looks again at an entry of an answer whose earlier messages took a while to write: what was
@@ -356,9 +361,9 @@ impl DeltaSubstream {
 }
 
 /// The prefix of the collection that an entry adds to.
-fn added_to<'a>((name, (content, _)): (&'a ResourceName, &(Content, Why))) -> Option<&'a str> {
-    match content {
-        Content::Resource(_) => parent(name),
+fn added_to(entry: &Entry) -> Option<&str> {
+    match entry.content {
+        Content::Resource(_) => parent(&entry.name),
         Content::Removal | Content::EmptyGlob => None,
     }
 }

@@ -2,13 +2,14 @@
 //! what a name means is looked up only at the write; memory is bounded by what is subscribed.
 
 use futures::task::AtomicWaker;
-use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 use std::task::Waker;
 use tokio::time::Instant;
 use waypost_core::{ResourceName, ResourceType, ResourceVersion, Subscriber};
 
 use crate::limits::OUTBOX_NAMES_MAX;
+use crate::name_map::NameMap;
+use crate::settings::TypeSet;
 
 /// Why a name waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,34 +26,41 @@ pub(crate) enum Why {
 /// The names of one type that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    by_name: HashMap<ResourceName, Why>,
+    by_name: NameMap<Why>,
 }
 
 impl Pending {
     /// Adds a reason. `Asked` outranks `Held`, which outranks `Changed`.
     pub(crate) fn add(&mut self, name: ResourceName, why: Why) {
-        let kept = self.by_name.entry(name).or_insert(why);
-        if rank(why) > rank(*kept) {
-            *kept = why;
-        }
+        self.by_name.insert_or(name, why, |kept| {
+            if rank(why) > rank(*kept) {
+                *kept = why;
+            }
+        });
     }
 
     /// Adds a reason unless the name waits already.
     pub(crate) fn add_if_absent(&mut self, name: ResourceName, why: Why) {
-        self.by_name.entry(name).or_insert(why);
+        self.by_name.insert_or(name, why, |_| {});
     }
 
     pub(crate) fn remove(&mut self, name: &str) -> Option<Why> {
-        self.by_name.remove(name)
+        let (_, why) = self.by_name.remove(name)?;
+        Some(why)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }
 
+    /// Makes room for so many more names.
+    pub(crate) fn reserve(&mut self, names: usize) {
+        self.by_name.reserve(names);
+    }
+
     /// Takes everything, in name order, and gives the memory back.
     pub(crate) fn take_sorted(&mut self) -> Vec<(ResourceName, Why)> {
-        let mut names: Vec<_> = std::mem::take(&mut self.by_name).into_iter().collect();
+        let mut names = self.by_name.take();
         names.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         names
     }
@@ -75,7 +83,7 @@ pub(crate) struct Outbox {
 
 #[derive(Default)]
 struct Changes {
-    names: HashSet<(ResourceType, ResourceName)>,
+    types_by_name: NameMap<TypeSet>,
     /// When the first of them was marked: who marks it wakes the stream, nobody else does.
     since: Option<Instant>,
     overflowed: bool,
@@ -98,16 +106,16 @@ impl Outbox {
         self.waker.register(waker);
     }
 
-    /// Wakes the stream for a reason other than a change.
+    /// Wakes the stream.
     pub(crate) fn wake(&self) {
         self.waker.wake();
     }
 
-    /// Takes all marks.
-    pub(crate) fn take(&self) -> HashSet<(ResourceType, ResourceName)> {
+    /// Takes all marks: names, and the types in which each changed.
+    pub(crate) fn take(&self) -> Vec<(ResourceName, TypeSet)> {
         let mut changes = self.changes.lock();
         changes.since = None;
-        std::mem::take(&mut changes.names)
+        changes.types_by_name.take()
     }
 
     pub(crate) fn backlog(&self) -> Backlog {
@@ -124,11 +132,13 @@ impl Subscriber for Outbox {
     fn mark_changed(&self, resource_type: ResourceType, name: &ResourceName) {
         let first = {
             let mut changes = self.changes.lock();
-            if changes.names.len() >= OUTBOX_NAMES_MAX {
+            if changes.types_by_name.len() >= OUTBOX_NAMES_MAX {
                 changes.overflowed = true;
                 return;
             }
-            changes.names.insert((resource_type, name.clone()));
+            let types = TypeSet::NONE.with(resource_type);
+            let marked = &mut changes.types_by_name;
+            marked.insert_or(name.clone(), types, |all| *all = all.with(resource_type));
             let first = changes.since.is_none();
             if first {
                 changes.since = Some(Instant::now());
@@ -136,7 +146,7 @@ impl Subscriber for Outbox {
             first
         };
         if first {
-            self.waker.wake();
+            self.wake();
         }
     }
 }

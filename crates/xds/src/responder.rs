@@ -1,13 +1,11 @@
 //! Answers: what is to be said about one type at one moment, cut into messages that fit, and their
 //! encoding. A message is a private head (type, nonce, removals) and the shared bytes of resources.
 
-use std::collections::VecDeque;
-
 use bytes::{BufMut as _, Bytes, BytesMut};
 use prost::encoding::{encode_varint, encoded_len_varint};
 use waypost_core::{EncodedResource, ResourceName, ResourceType};
 
-use crate::ack::Nonce;
+use crate::ack::{Nonce, hex};
 use crate::buf::MessageBuf;
 use crate::events::Transport;
 use crate::framing::PREFIX_BYTES;
@@ -73,7 +71,10 @@ pub(crate) struct Answer {
     pub(crate) of: AnswerType,
     /// `version_info` of each message, `SotW` only.
     pub(crate) version: u64,
-    pub(crate) chunks: VecDeque<Vec<Entry>>,
+    /// The entries of the next message.
+    pub(crate) next: Vec<Entry>,
+    /// Those of the messages after it.
+    pub(crate) rest: std::vec::IntoIter<Vec<Entry>>,
 }
 
 /// The constant parts of every response of a server.
@@ -127,34 +128,39 @@ impl Responder {
     }
 
     /// Cuts `entries` (each fits) into messages: the entries of one collection stay together where
-    /// they fit into a message. Always at least one message.
-    pub(crate) fn pack(&self, type_url: &str, entries: Vec<Entry>) -> VecDeque<Vec<Entry>> {
+    /// they fit into a message. Returns the first message's entries and those of the others.
+    pub(crate) fn pack(
+        &self,
+        type_url: &str,
+        entries: Vec<Entry>,
+    ) -> (Vec<Entry>, Vec<Vec<Entry>>) {
         let max = self.entries_bytes_max(type_url);
         let total: usize = entries.iter().map(|e| e.len(self.transport)).sum();
         if total <= max {
-            return VecDeque::from([entries]);
+            return (entries, Vec::new());
         }
-        let mut chunks = VecDeque::new();
+        let mut chunks = Vec::new();
         let mut chunk: Vec<Entry> = Vec::new();
         let mut chunk_len = 0;
         for group in entries.chunk_by(|a, b| is_same_collection(&a.name, &b.name)) {
             let group_len: usize = group.iter().map(|e| e.len(self.transport)).sum();
             if chunk_len + group_len > max && !chunk.is_empty() {
-                chunks.push_back(std::mem::take(&mut chunk));
+                chunks.push(std::mem::take(&mut chunk));
                 chunk_len = 0;
             }
             for entry in group {
                 let len = entry.len(self.transport);
                 if chunk_len + len > max && !chunk.is_empty() {
-                    chunks.push_back(std::mem::take(&mut chunk));
+                    chunks.push(std::mem::take(&mut chunk));
                     chunk_len = 0;
                 }
                 chunk_len += len;
                 chunk.push(entry.clone());
             }
         }
-        chunks.push_back(chunk);
-        chunks
+        chunks.push(chunk);
+        let first = chunks.remove(0);
+        (first, chunks)
     }
 
     /// Encodes one message with its gRPC prefix. Returns it and its size, bytes.
@@ -171,11 +177,10 @@ impl Responder {
         let mut head = BytesMut::with_capacity(self.head_len(type_url) + removed_len);
         head.put_bytes(0, PREFIX_BYTES);
         put_field(&mut head, TYPE_URL_TAG, type_url.as_bytes());
-        put_field(&mut head, NONCE_TAG, nonce.to_string().as_bytes());
+        put_field(&mut head, NONCE_TAG, &nonce.to_text());
         match self.transport {
             Transport::Sotw => {
-                let version = format!("{version:016x}");
-                put_field(&mut head, SOTW_VERSION_TAG, version.as_bytes());
+                put_field(&mut head, SOTW_VERSION_TAG, &hex::<VERSION_BYTES>(version));
                 put_field(&mut head, SOTW_CONTROL_PLANE_TAG, &self.control_plane);
             }
             Transport::Delta => {
@@ -200,10 +205,14 @@ impl Responder {
 
     /// Bytes of a message without entries, with the gRPC prefix.
     fn head_len(&self, type_url: &str) -> usize {
+        let version_len = match self.transport {
+            Transport::Sotw => field_len(VERSION_BYTES),
+            Transport::Delta => 0,
+        };
         PREFIX_BYTES
             + field_len(type_url.len())
             + field_len(Nonce::TEXT_BYTES)
-            + field_len(VERSION_BYTES)
+            + version_len
             + field_len(self.control_plane.len())
     }
 
@@ -321,7 +330,8 @@ mod tests {
                     entries.push(mk_entry(&format!("xdstp:///t/{cluster}/{uri:02}"), 300));
                 }
             }
-            let chunks = responder.pack(of.type_url(), entries.clone());
+            let (first, mut chunks) = responder.pack(of.type_url(), entries.clone());
+            chunks.insert(0, first);
             let mut homes: std::collections::BTreeMap<String, Vec<usize>> = Default::default();
             for (index, chunk) in chunks.iter().enumerate() {
                 let nonce = NonceSource::new(9).next(0);

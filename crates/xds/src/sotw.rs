@@ -29,6 +29,8 @@ pub(crate) struct SotwSubstream {
     must_answer: bool,
     /// The newest request wants everything, permitted or not.
     is_wildcard: bool,
+    /// Of the request whose names are applied, if it is known.
+    names_digest: Option<u64>,
     stale: Option<Box<StaleNames>>,
     told: Told,
 }
@@ -83,6 +85,7 @@ impl SotwSubstream {
             was_named: false,
             must_answer: false,
             is_wildcard: false,
+            names_digest: None,
             stale: None,
             told,
         }
@@ -111,8 +114,21 @@ impl SotwSubstream {
         self.stale = Some(stale);
     }
 
-    /// Applies the names of a request.
-    pub(crate) fn on_names(&mut self, scene: &Scene<'_>, names: Vec<String>) {
+    /// Whether the names of a request with this digest are applied already, so that nothing would
+    /// follow from them.
+    pub(crate) fn has_names_of(&self, names_digest: u64) -> bool {
+        self.stale.is_none() && self.names_digest == Some(names_digest)
+    }
+
+    /// Applies the names of a request. Once they are, the same names change nothing;
+    /// `names_digest` stands for them.
+    pub(crate) fn on_names(
+        &mut self,
+        scene: &Scene<'_>,
+        names: Vec<String>,
+        names_digest: Option<u64>,
+    ) {
+        self.names_digest = names_digest;
         if let Some(stale) = self.stale.take() {
             self.drop_meanwhile(scene, &stale);
         }
@@ -122,18 +138,21 @@ impl SotwSubstream {
         let is_wildcard = wanted.remove("*") || is_legacy;
         self.set_wildcard(scene, is_wildcard, is_legacy);
         let subscriptions = &self.common.subscriptions;
-        let is_same = wanted.len() == subscriptions.explicit_names().len()
+        let is_same = wanted.len() == subscriptions.explicit_len()
             && wanted.iter().all(|name| subscriptions.has_explicit(name));
         if is_same {
             return;
         }
         self.drop_unwanted(scene, &wanted);
+        let added = wanted.len() - self.common.subscriptions.explicit_len();
+        self.common.subscriptions.reserve(added);
+        self.common.pending.reserve(added);
         for name in wanted {
             let subscriptions = &mut self.common.subscriptions;
             if subscriptions.has_explicit(name) {
                 continue;
             }
-            let name = ResourceName::from(name);
+            let name = scene.share_name(self.common.resource_type, name);
             subscriptions.add_explicit(&scene.registrar(), &name);
             self.must_answer |= matches!(self.told, Told::Whole { .. });
             self.common.pending.add(name, Why::Asked);
@@ -166,7 +185,7 @@ impl SotwSubstream {
             && let Some(stale) = &mut self.stale
         {
             let names = std::mem::take(&mut stale.names);
-            self.on_names(scene, names);
+            self.on_names(scene, names, None);
         }
     }
 

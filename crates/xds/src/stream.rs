@@ -1,7 +1,6 @@
 //! One stream as a state machine without I/O: requests in, responses out. What is said is decided
 //! when a response is taken out, from the locator and the subscriptions of that moment.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,6 +11,7 @@ use waypost_core::{ResourceType, Variant};
 use crate::ack::{NonceSource, Verdict};
 use crate::buf::MessageBuf;
 use crate::events::{Event, RequestKind, Transport};
+use crate::glance::Glance;
 use crate::node::{NodeInfo, read_node};
 use crate::outbox::{Outbox, Why};
 use crate::registry::TypeView;
@@ -36,7 +36,7 @@ pub(crate) struct Stream {
     unknown: UnknownTypes,
     nonces: NonceSource,
     /// An answer of which some messages are still to be sent.
-    unfinished: Option<Answer>,
+    unfinished: Option<Box<Answer>>,
     /// Since when removals have been kept back.
     holding_since: Option<Instant>,
 }
@@ -67,6 +67,12 @@ impl Stream {
     /// Applies the bytes of one request. An error ends the stream.
     pub(crate) fn on_message(&mut self, message: Bytes, now: Instant) -> Result<(), Status> {
         let bytes = message.len();
+        let glance = Glance::at(self.transport, &message);
+        if let Some(resource_type) = glance.and_then(|glance| self.find_ack(&glance)) {
+            self.report_request(Some(resource_type), RequestKind::Ack, bytes);
+            return Ok(());
+        }
+        let names_digest = glance.map(|glance| glance.names_digest());
         let malformed = |error: prost::DecodeError| {
             Status::new(Code::InvalidArgument, format!("malformed request: {error}"))
         };
@@ -82,10 +88,40 @@ impl Stream {
             self.node = Some(Box::new(node));
             self.variant = variant;
         }
-        self.on_request(request, bytes, now)
+        self.on_request(request, names_digest, bytes, now)
     }
 
-    fn on_request(&mut self, request: Request, bytes: usize, now: Instant) -> Result<(), Status> {
+    /// The type whose newest responses a request acknowledges and of which it says nothing new.
+    fn find_ack(&mut self, glance: &Glance<'_>) -> Option<ResourceType> {
+        if glance.has_node && self.node.is_none() {
+            return None;
+        }
+        let resource_type = match self.only_type {
+            Some(only) if glance.type_url.is_empty() => only,
+            Some(only) => (glance.type_url == only.type_url().as_bytes()).then_some(only)?,
+            None => ResourceType::from_type_url(str::from_utf8(glance.type_url).ok()?)?,
+        };
+        let substream = self.substreams[resource_type as usize].as_deref_mut()?;
+        if let Substream::Sotw(sotw) = substream
+            && !sotw.has_names_of(glance.names_digest())
+        {
+            return None;
+        }
+        let nonce = str::from_utf8(glance.response_nonce).ok()?;
+        let verdict = substream
+            .common_mut()
+            .acks
+            .judge(self.transport, nonce, None);
+        (verdict == Verdict::Ack).then_some(resource_type)
+    }
+
+    fn on_request(
+        &mut self,
+        request: Request,
+        names_digest: Option<u64>,
+        bytes: usize,
+        now: Instant,
+    ) -> Result<(), Status> {
         let Some(resource_type) = self.type_of(&request)? else {
             self.report_request(None, RequestKind::Subscribe, bytes);
             self.unknown.on_request(request);
@@ -110,7 +146,7 @@ impl Stream {
                 sotw.on_stale_names(request.resource_names, now);
             }
             (Substream::Sotw(sotw), Request::Sotw(request)) => {
-                sotw.on_names(&scene, request.resource_names);
+                sotw.on_names(&scene, request.resource_names, names_digest);
             }
             (Substream::Delta(_), Request::Sotw(_)) | (Substream::Sotw(_), Request::Delta(_)) => {}
         }
@@ -120,15 +156,17 @@ impl Stream {
     /// The next response; `None` if there is nothing to say.
     pub(crate) fn next_response(&mut self, now: Instant) -> Option<MessageBuf> {
         self.take_marks(now);
-        if let Some(message) = self.next_chunk() {
-            return Some(message);
+        if let Some(mut answer) = self.unfinished.take() {
+            if let Some(resource_type) = answer.of.resource_type() {
+                answer.next = self.refresh(resource_type, std::mem::take(&mut answer.next));
+            }
+            return Some(self.send_next(*answer));
         }
         let answer = match self.unknown.next(self.engine.responder(self.transport)) {
             Some(answer) => answer,
             None => self.next_answer(now)?,
         };
-        self.unfinished = Some(answer);
-        self.next_chunk()
+        Some(self.send_next(answer))
     }
 
     /// When `next_response` should be asked again although nothing happened.
@@ -246,9 +284,11 @@ impl Stream {
     fn take_marks(&mut self, now: Instant) {
         let marks = self.outbox.take();
         let (scene, substreams) = self.parts();
-        for (resource_type, name) in marks {
-            if let Some(substream) = &mut substreams[resource_type as usize] {
-                substream.mark(name, Why::Changed);
+        for (name, types) in marks {
+            for substream in substreams.iter_mut().flatten() {
+                if types.contains(substream.common().resource_type) {
+                    substream.mark(name.clone(), Why::Changed);
+                }
             }
         }
         for substream in substreams.iter_mut().flatten() {
@@ -311,15 +351,16 @@ impl Stream {
         self.rewarm(resource_type, &draft);
         let of = AnswerType::Known(resource_type);
         let responder = self.engine.responder(self.transport);
-        let chunks = if draft.is_whole {
-            VecDeque::from([draft.entries])
+        let (next, rest) = if draft.is_whole {
+            (draft.entries, Vec::new())
         } else {
             responder.pack(of.type_url(), draft.entries)
         };
         Some(Answer {
             of,
             version: draft.version,
-            chunks,
+            next,
+            rest: rest.into_iter(),
         })
     }
 
@@ -342,17 +383,10 @@ impl Stream {
         }
     }
 
-    /// Encodes the next message of the answer that was begun.
-    fn next_chunk(&mut self) -> Option<MessageBuf> {
-        let mut answer = self.unfinished.take()?;
-        let mut entries = answer.chunks.pop_front()?;
+    /// Encodes the next message of an answer and keeps what is left of it.
+    fn send_next(&mut self, mut answer: Answer) -> MessageBuf {
         let resource_type = answer.of.resource_type();
-        let substream =
-            resource_type.and_then(|t| self.substreams[t as usize].is_some().then_some(t));
-        if let Some(resource_type) = substream {
-            entries = self.refresh(resource_type, entries);
-        }
-        let remaining = u32::try_from(answer.chunks.len()).unwrap_or(u32::MAX);
+        let remaining = u32::try_from(answer.rest.len()).unwrap_or(u32::MAX);
         let nonce = self.nonces.next(remaining);
         if let Some(resource_type) = resource_type
             && let Some(substream) = &mut self.substreams[resource_type as usize]
@@ -360,12 +394,13 @@ impl Stream {
             substream.common_mut().acks.sent(nonce);
         }
         let responder = self.engine.responder(self.transport);
-        let (message, bytes) = responder.encode(&answer.of, answer.version, nonce, &entries);
-        self.report_response(resource_type, &entries, bytes);
-        if !answer.chunks.is_empty() {
-            self.unfinished = Some(answer);
+        let (message, bytes) = responder.encode(&answer.of, answer.version, nonce, &answer.next);
+        self.report_response(resource_type, &answer.next, bytes);
+        if let Some(next) = answer.rest.next() {
+            answer.next = next;
+            self.unfinished = Some(Box::new(answer));
         }
-        Some(message)
+        message
     }
 
     /// Looks again at the entries of a message that had to wait for others.

@@ -9,6 +9,7 @@ use waypost_core::{
     SubscriptionToken,
 };
 
+use crate::name_map::NameMap;
 use crate::outbox::Outbox;
 
 /// Where subscriptions are made: the locator, on behalf of the stream's outbox.
@@ -18,37 +19,74 @@ pub(crate) struct Registrar<'a> {
 }
 
 impl Registrar<'_> {
+    /// Reads a name of a request; an explicit one is shared with whoever else is subscribed to it.
+    pub(crate) fn parse(&self, resource_type: ResourceType, name: &str) -> Interest {
+        Interest::parse_shared(name, |name| self.locator.share_name(resource_type, name))
+    }
+
     fn subscribe(&self, resource_type: ResourceType, interest: &Interest) -> SubscriptionToken {
         let subscriber = Arc::clone(self.outbox) as Arc<dyn Subscriber>;
         self.locator.subscribe(resource_type, interest, subscriber)
     }
 }
 
+/// Stands where there is no version.
+const NO_VERSION: ResourceVersion = ResourceVersion(0);
+
 /// An explicit name and what the client was last told about it.
 #[derive(Debug)]
 pub(crate) struct Explicit {
     token: SubscriptionToken,
-    /// The version; `None`: that it does not exist, or nothing.
-    version: Option<ResourceVersion>,
-    /// Whether the client can be taken to hold just that: not before the first answer, and not
-    /// after a NACK.
-    certain: bool,
+    /// The version, if it was told one.
+    version: ResourceVersion,
+    told: Told,
+}
+
+/// What `Explicit::version` is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// Nothing was told yet.
+    Nothing,
+    /// The client was told that the resource does not exist, and can be taken to know.
+    Absence,
+    /// The client was told this version, and can be taken to hold it.
+    Version,
+    /// The client was told this version, but who knows what it holds since it rejected something.
+    VersionInDoubt,
 }
 
 impl Explicit {
     /// Whether the client needs not be told that `version` is the current one.
     pub(crate) fn knows(&self, version: Option<ResourceVersion>) -> bool {
-        self.certain && self.version == version
+        match self.told {
+            Told::Nothing | Told::VersionInDoubt => false,
+            Told::Absence => version.is_none(),
+            Told::Version => version == Some(self.version),
+        }
     }
 
     /// The client was told, or says that it knows.
     pub(crate) fn told(&mut self, version: Option<ResourceVersion>) {
-        self.version = version;
-        self.certain = true;
+        self.told = match version {
+            Some(_) => Told::Version,
+            None => Told::Absence,
+        };
+        self.version = version.unwrap_or(NO_VERSION);
     }
 
+    /// The version last told.
     pub(crate) fn version(&self) -> Option<ResourceVersion> {
-        self.version
+        match self.told {
+            Told::Nothing | Told::Absence => None,
+            Told::Version | Told::VersionInDoubt => Some(self.version),
+        }
+    }
+
+    fn doubt(&mut self) {
+        self.told = match self.told {
+            Told::Nothing | Told::Absence => Told::Nothing,
+            Told::Version | Told::VersionInDoubt => Told::VersionInDoubt,
+        };
     }
 }
 
@@ -62,7 +100,7 @@ struct Glob {
 #[derive(Debug)]
 pub(crate) struct Subscriptions {
     resource_type: ResourceType,
-    explicit: HashMap<ResourceName, Explicit>,
+    explicit: NameMap<Explicit>,
     /// By what their members' names begin with.
     globs: HashMap<Box<str>, Glob>,
     wildcard: Option<SubscriptionToken>,
@@ -72,7 +110,7 @@ impl Subscriptions {
     pub(crate) fn new(resource_type: ResourceType) -> Self {
         Self {
             resource_type,
-            explicit: HashMap::new(),
+            explicit: NameMap::default(),
             globs: HashMap::new(),
             wildcard: None,
         }
@@ -84,22 +122,27 @@ impl Subscriptions {
 
     /// Subscribes to `name`; true if it was not subscribed before.
     pub(crate) fn add_explicit(&mut self, at: &Registrar<'_>, name: &ResourceName) -> bool {
-        if self.explicit.contains_key(name) {
+        if self.explicit.contains(name) {
             return false;
         }
         let token = at.subscribe(self.resource_type, &Interest::Explicit(name.clone()));
         let explicit = Explicit {
             token,
-            version: None,
-            certain: false,
+            version: NO_VERSION,
+            told: Told::Nothing,
         };
-        self.explicit.insert(name.clone(), explicit);
+        self.explicit.insert_new(name.clone(), explicit);
         true
+    }
+
+    /// Makes room for so many more names.
+    pub(crate) fn reserve(&mut self, names: usize) {
+        self.explicit.reserve(names);
     }
 
     /// Ends the subscription to `name` and returns what was known of it.
     pub(crate) fn remove_explicit(&mut self, at: &Registrar<'_>, name: &str) -> Option<Explicit> {
-        let (name, explicit) = self.explicit.remove_entry(name)?;
+        let (name, explicit) = self.explicit.remove(name)?;
         let interest = Interest::Explicit(name);
         at.locator
             .unsubscribe(self.resource_type, &interest, explicit.token);
@@ -146,7 +189,7 @@ impl Subscriptions {
 
     /// Ends every subscription.
     pub(crate) fn clear(&mut self, at: &Registrar<'_>) {
-        for (name, explicit) in std::mem::take(&mut self.explicit) {
+        for (name, explicit) in self.explicit.take() {
             let interest = Interest::Explicit(name);
             at.locator
                 .unsubscribe(self.resource_type, &interest, explicit.token);
@@ -166,12 +209,16 @@ impl Subscriptions {
         self.globs.contains_key(prefix)
     }
 
-    pub(crate) fn explicit_names(&self) -> impl ExactSizeIterator<Item = &ResourceName> {
-        self.explicit.keys()
+    pub(crate) fn explicit_names(&self) -> impl Iterator<Item = &ResourceName> {
+        self.explicit.names()
+    }
+
+    pub(crate) fn explicit_len(&self) -> usize {
+        self.explicit.len()
     }
 
     pub(crate) fn has_explicit(&self, name: &str) -> bool {
-        self.explicit.contains_key(name)
+        self.explicit.contains(name)
     }
 
     pub(crate) fn find_explicit(&self, name: &str) -> Option<&Explicit> {
@@ -207,7 +254,7 @@ impl Subscriptions {
     /// even if it leads back to what was sent last.
     pub(crate) fn doubt(&mut self) {
         for explicit in self.explicit.values_mut() {
-            explicit.certain = false;
+            explicit.doubt();
         }
     }
 
@@ -215,7 +262,7 @@ impl Subscriptions {
     pub(crate) fn names(&self, max: usize) -> Vec<String> {
         let wildcard = self.wildcard.map(|_| "*");
         let globs = self.globs.values().map(|glob| &*glob.url);
-        let explicit = self.explicit.keys().map(|name| &**name);
+        let explicit = self.explicit.names().map(|name| &**name);
         let mut names: Vec<&str> = wildcard.into_iter().chain(globs).chain(explicit).collect();
         names.sort_unstable();
         names.into_iter().take(max).map(str::to_owned).collect()

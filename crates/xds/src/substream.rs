@@ -68,6 +68,11 @@ impl Scene<'_> {
         }
     }
 
+    /// `name`, shared with whoever else is subscribed to it.
+    pub(crate) fn share_name(&self, resource_type: ResourceType, name: &str) -> ResourceName {
+        self.engine.locator.share_name(resource_type, name)
+    }
+
     pub(crate) fn find(&self, resource_type: ResourceType, name: &str) -> Option<EncodedResource> {
         self.engine.locator.find(resource_type, name, self.variant)
     }

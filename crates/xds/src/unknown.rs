@@ -1,8 +1,6 @@
 //! Types that are not served. Each gets one answer that says "nothing", so that a client does not
 //! wait, and the other types of the stream go on (as in diderot).
 
-use std::collections::VecDeque;
-
 use waypost_core::ResourceName;
 
 use crate::limits::UNKNOWN_TYPES_MAX;
@@ -74,11 +72,12 @@ impl UnknownTypes {
         let entries = entries
             .filter(|entry| responder.entry_len(entry) <= max)
             .collect();
-        let chunks: VecDeque<_> = responder.pack(&unknown.type_url, entries);
+        let (next, rest) = responder.pack(&unknown.type_url, entries);
         Some(Answer {
             of: AnswerType::Unknown(unknown.type_url.clone()),
             version: 0,
-            chunks,
+            next,
+            rest: rest.into_iter(),
         })
     }
 }
