@@ -91,3 +91,7 @@ pub const STREAM_NAMES_LISTED_MAX: usize = 20;
 
 const _: () = assert!(STALE_AFTER.as_secs() < waypost_core::limits::TTL_MIN.as_secs());
 const _: () = assert!(REOPEN_PAUSE_MIN.as_millis() < REOPEN_PAUSE_MAX.as_millis());
+
+/// Stripes of a counter that is added to for every response: as many threads count without getting
+/// in each other's way. Of 128 bytes each.
+pub(crate) const METRIC_STRIPES: usize = 8;

@@ -5,6 +5,7 @@ mod gateway;
 mod ingest;
 mod records;
 mod streams;
+mod striped;
 
 pub use gateway::GatewayMetrics;
 pub use ingest::IngestMetrics;

@@ -57,6 +57,9 @@ pub enum RequestKind {
 }
 
 impl RequestKind {
+    /// All kinds, each at the place of its number.
+    pub const ALL: [Self; 4] = [Self::Subscribe, Self::Ack, Self::Nack, Self::Stale];
+
     /// The closed label of metrics.
     #[must_use]
     pub fn label(self) -> &'static str {

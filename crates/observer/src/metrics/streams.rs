@@ -1,6 +1,6 @@
 //! Streams and what is sent on them, from the events of the xDS engine.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -8,7 +8,6 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 use waypost_core::ResourceType;
@@ -16,6 +15,7 @@ use waypost_runtime::WallClock;
 use waypost_xds::{Event, EventHandler, RequestKind, Transport};
 
 use super::ReasonLabel;
+use super::striped::{StripedCounter, StripedHistogram};
 use crate::named::NamedLines;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -39,6 +39,8 @@ const DELAY_BUCKETS: [f64; 14] = [
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0,
 ];
 
+type Delays = StripedHistogram<{ DELAY_BUCKETS.len() }>;
+
 /// Counters of streams; clones share them. What is counted for every response is found by type
 /// without a lookup.
 #[derive(Clone, Debug)]
@@ -46,25 +48,26 @@ pub struct StreamMetrics {
     streams: Family<TransportLabel, Gauge>,
     streams_ended: Family<ReasonLabel, Counter>,
     streams_refused: Family<ReasonLabel, Counter>,
-    requests: Family<RequestLabels, Counter>,
-    pushes: PerType<Counter>,
-    pushed_resources: PerType<Counter>,
-    pushed_removals: PerType<Counter>,
-    pushed_bytes: Counter,
-    nacks: PerType<Counter>,
-    propagation_delay: PerType<Histogram>,
+    requests: Requests,
+    pushes: PerType<StripedCounter>,
+    pushed_resources: PerType<StripedCounter>,
+    pushed_removals: PerType<StripedCounter>,
+    pushed_bytes: StripedCounter,
+    nacks: PerType<StripedCounter>,
+    propagation_delay: PerType<Delays>,
     over_max_size: Family<ReasonLabel, Counter>,
-    wildcards_refused: PerType<Counter>,
+    wildcards_refused: PerType<StripedCounter>,
 }
 
 /// One metric for each type, and one for types that are not served.
 #[derive(Clone, Debug)]
 struct PerType<M>(Arc<[M]>);
 
-impl<M: Clone> PerType<M> {
+impl<M> PerType<M> {
     /// Takes every member out of a family, so that all are shown from the first scrape on.
     fn of<C>(family: &Family<TypeLabel, M, C>) -> Self
     where
+        M: Clone,
         C: prometheus_client::metrics::family::MetricConstructor<M>,
     {
         let urls = ResourceType::ALL.map(ResourceType::type_url);
@@ -79,17 +82,44 @@ impl<M: Clone> PerType<M> {
     }
 }
 
+/// Requests by type and kind. A kind that a client sends for the first time is shown from then on.
+#[derive(Clone, Debug)]
+struct Requests {
+    family: Family<RequestLabels, StripedCounter>,
+    by_kind: PerType<Arc<[OnceLock<StripedCounter>; RequestKind::ALL.len()]>>,
+}
+
+impl Requests {
+    fn new() -> Self {
+        let types = ResourceType::ALL.len() + 1;
+        Self {
+            family: Family::default(),
+            by_kind: PerType((0..types).map(|_| Arc::default()).collect()),
+        }
+    }
+
+    fn count(&self, resource_type: Option<ResourceType>, kind: RequestKind) {
+        let counter = &self.by_kind.get(resource_type)[kind as usize];
+        let first = || {
+            self.family.get_or_create_owned(&RequestLabels {
+                type_url: resource_type.map_or("other", ResourceType::type_url),
+                kind: kind.label(),
+            })
+        };
+        counter.get_or_init(first).inc();
+    }
+}
+
 impl StreamMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let counters = |registry: &mut Registry, name: &str, help: &str| {
-            let family = Family::<TypeLabel, Counter>::default();
+            let family = Family::<TypeLabel, StripedCounter>::default();
             registry.register(name, help, family.clone());
             PerType::of(&family)
         };
-        let delays =
-            Family::<TypeLabel, Histogram, fn() -> Histogram>::new_with_constructor(|| {
-                Histogram::new(DELAY_BUCKETS)
-            });
+        let delays = Family::<TypeLabel, Delays, fn() -> Delays>::new_with_constructor(|| {
+            Delays::new(&DELAY_BUCKETS)
+        });
         registry.register(
             "observer_propagation_delay_seconds",
             "From a change's time of origin to its write on a stream, by two machines' clocks",
@@ -99,7 +129,7 @@ impl StreamMetrics {
             streams: Family::default(),
             streams_ended: Family::default(),
             streams_refused: Family::default(),
-            requests: Family::default(),
+            requests: Requests::new(),
             pushes: counters(registry, "observer_pushes", "Responses written"),
             pushed_resources: counters(
                 registry,
@@ -111,7 +141,7 @@ impl StreamMetrics {
                 "observer_pushed_removals",
                 "Removals in responses written",
             ),
-            pushed_bytes: Counter::default(),
+            pushed_bytes: StripedCounter::default(),
             nacks: counters(
                 registry,
                 "observer_nacks",
@@ -136,7 +166,8 @@ impl StreamMetrics {
             "Streams and connections refused before their first response, by why",
             m.streams_refused.clone(),
         );
-        registry.register("observer_requests", "Requests read", m.requests.clone());
+        let requests = m.requests.family.clone();
+        registry.register("observer_requests", "Requests read", requests);
         registry.register(
             "observer_pushed_bytes",
             "Bytes of responses written, frames included",
@@ -192,7 +223,7 @@ impl EventHandler for StreamEvents {
                 resource_type,
                 kind,
                 ..
-            } => m.on_request(resource_type, kind),
+            } => m.requests.count(resource_type, kind),
             Event::Rejected {
                 resource_type,
                 node_id,
@@ -219,7 +250,7 @@ impl EventHandler for StreamEvents {
                 let delay_ms = self.clock.now().millis_since(origin).max(0);
                 let delay = Duration::from_millis(delay_ms.unsigned_abs());
                 let delays = m.propagation_delay.get(Some(resource_type));
-                delays.observe(delay.as_secs_f64());
+                delays.observe(delay);
             }
             Event::RequestOverMaxSize { .. }
             | Event::ResourceOverMaxSize { .. }
@@ -279,14 +310,6 @@ impl StreamMetrics {
         let transport = transport.label();
         let streams = &self.streams;
         streams.get_or_create_owned(&TransportLabel { transport })
-    }
-
-    fn on_request(&self, resource_type: Option<ResourceType>, kind: RequestKind) {
-        let labels = RequestLabels {
-            type_url: resource_type.map_or("other", ResourceType::type_url),
-            kind: kind.label(),
-        };
-        self.requests.get_or_create(&labels).inc();
     }
 }
 
