@@ -1,12 +1,9 @@
-//! What one connection hands to hyper: the service that tells xDS streams from other calls, and the
-//! executor that runs each stream. The executor is the seam at which streams may one day be polled
-//! by their connection's task.
+//! What one connection hands to hyper: the service that tells xDS streams from other calls.
 
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -14,38 +11,15 @@ use futures::future::{Either, Ready, ready as ready_future};
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use hyper::rt::Executor;
-use parking_lot::Mutex;
 use tower::util::Oneshot;
 use tower::{Service, ServiceExt as _};
 
 use crate::body::AdsBody;
 use crate::buf::MessageBuf;
+use crate::drive::ConnectionExecutor;
 use crate::listener::PeerAddress;
-use crate::registry::StreamHandle;
 use crate::server::AdsServer;
 use crate::status::{Code, Status};
-
-/// Runs the streams of one connection as tasks of the thread's runtime. hyper asks it to run a
-/// stream right after the service was called for it, so the service can leave the handle of an xDS
-/// stream here and the task is known to who may have to cut it off.
-#[derive(Clone, Default)]
-pub(crate) struct ConnectionExecutor {
-    opened: Arc<Mutex<Option<Arc<StreamHandle>>>>,
-}
-
-impl<F> Executor<F> for ConnectionExecutor
-where
-    F: Future + Send + 'static,
-    F::Output: Send + 'static,
-{
-    fn execute(&self, future: F) {
-        let task = tokio::spawn(future);
-        if let Some(handle) = self.opened.lock().take() {
-            let _ = handle.task.set(task.abort_handle());
-        }
-    }
-}
 
 /// Answers the calls of one connection.
 pub(crate) struct ConnectionService<F> {
@@ -87,7 +61,7 @@ where
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         if AdsServer::serves(request.uri().path()) {
             let (response, handle) = self.server.open(request, self.peer);
-            *self.executor.opened.lock() = handle;
+            self.executor.opened(handle);
             let response = response.map(|body| AnyBody::Ads { body });
             return Either::Left(ready_future(Ok(response)));
         }

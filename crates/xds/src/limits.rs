@@ -78,6 +78,10 @@ pub const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 /// so it is kept small: about one frame of updates.
 pub const SEND_BUFFER_BYTES_MAX: usize = 64 * 1024;
 
+/// Bytes that a connection collects for one write: a few frames of many streams, or a resource of a
+/// thousand endpoints for two; more goes in a further write.
+pub const WRITE_BYTES_MAX: usize = 64 * 1024;
+
 /// HTTP/2 header block of a request, bytes.
 pub const HEADER_LIST_BYTES_MAX: u32 = 16 * 1024;
 

@@ -13,16 +13,18 @@ use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioTimer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service;
 
-use crate::connection::{ConnectionExecutor, ConnectionService};
+use crate::connection::ConnectionService;
+use crate::drive::{ConnectionExecutor, Driver};
 use crate::events::{Event, RefusalReason};
 use crate::limits;
 use crate::server::AdsServer;
+use crate::socket::split;
 
 /// Why a listener could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -315,7 +317,8 @@ where
     }
     let executor = ConnectionExecutor::default();
     let service = ConnectionService::new(shared.server.clone(), peer, fallback, executor.clone());
-    let connection = http2::Builder::new(executor)
+    let (socket, flusher) = split(socket);
+    let connection = http2::Builder::new(executor.clone())
         .timer(TokioTimer::new())
         .max_concurrent_streams(shared.settings.streams_per_connection_max)
         .keep_alive_interval(shared.settings.keepalive_interval)
@@ -323,18 +326,22 @@ where
         .max_send_buf_size(limits::SEND_BUFFER_BYTES_MAX)
         .max_header_list_size(limits::HEADER_LIST_BYTES_MAX)
         .auto_date_header(false)
-        .serve_connection(TokioIo::new(socket), service);
-    let mut connection = std::pin::pin!(connection);
-    let result = tokio::select! {
-        result = connection.as_mut() => result,
-        () = shared.stop_accepting.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+        .serve_connection(socket, service);
+    let stop_accepting = shared.stop_accepting.clone();
+    let connection = async move {
+        let mut connection = std::pin::pin!(connection);
+        let result = tokio::select! {
+            result = connection.as_mut() => result,
+            () = stop_accepting.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = result {
+            tracing::debug!(%peer, %error, "connection ended");
         }
     };
-    if let Err(error) = result {
-        tracing::debug!(%peer, %error, "connection ended");
-    }
+    Driver::new(connection, executor, flusher).await;
 }
 
 /// Waits until the HTTP/2 preface has arrived, or something that is none and for hyper to refuse.

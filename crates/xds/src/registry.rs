@@ -2,13 +2,13 @@
 //! from outside.
 
 use std::net::SocketAddr;
-use std::sync::OnceLock;
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use waypost_core::Variant;
 
@@ -64,8 +64,8 @@ pub(crate) struct StreamHandle {
     pub(crate) stream: Mutex<Stream>,
     /// Set by whoever ends the stream from outside.
     pub(crate) end: OnceLock<EndReason>,
-    /// The task that drives the stream, for one that does not come back to look at `end`.
-    pub(crate) task: OnceLock<AbortHandle>,
+    /// The stream is to be dropped although its client takes no trailers.
+    pub(crate) is_cut_off: AtomicBool,
 }
 
 impl StreamHandle {
@@ -78,10 +78,17 @@ impl StreamHandle {
     /// Ends the stream whatever its client does. The HTTP/2 layer resets it.
     pub(crate) fn cut_off(&self, reason: EndReason) {
         let _ = self.end.set(reason);
-        match self.task.get() {
-            Some(task) => task.abort(),
-            None => self.outbox.wake(),
+        self.is_cut_off.store(true, Ordering::Release);
+        self.outbox.wake();
+    }
+
+    /// Ready once [`cut_off`](Self::cut_off) was called.
+    pub(crate) fn poll_cut_off(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.outbox.register(cx.waker());
+        if self.is_cut_off.load(Ordering::Acquire) {
+            return Poll::Ready(());
         }
+        Poll::Pending
     }
 
     fn view(&self, names_max: usize) -> StreamView {

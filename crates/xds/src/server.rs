@@ -197,7 +197,7 @@ impl ServerCore {
             outbox,
             stream: Mutex::new(stream),
             end: OnceLock::new(),
-            task: OnceLock::new(),
+            is_cut_off: AtomicBool::new(false),
         });
         self.streams.insert(&handle);
         self.engine.events.on_event(&Event::StreamOpened {
