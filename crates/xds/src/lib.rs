@@ -27,7 +27,7 @@ mod framing;
 mod glance;
 pub mod limits;
 mod listener;
-
+mod mailbox;
 pub mod memory;
 mod name_map;
 mod node;

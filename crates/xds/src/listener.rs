@@ -23,6 +23,7 @@ use crate::connection::ConnectionService;
 use crate::drive::{ConnectionExecutor, Driver};
 use crate::events::{Event, RefusalReason};
 use crate::limits;
+use crate::mailbox::Mailbox;
 use crate::server::AdsServer;
 use crate::socket::split;
 
@@ -249,6 +250,7 @@ where
         if self.sweeps {
             tokio::spawn(sweep(Arc::clone(&self.shared)));
         }
+        tokio::spawn(Mailbox::open());
         let stop = self.shared.stop.clone();
         match TcpListener::from_std(socket) {
             Ok(listener) => self.accept(listener).await,

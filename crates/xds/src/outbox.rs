@@ -3,11 +3,13 @@
 
 use futures::task::AtomicWaker;
 use parking_lot::Mutex;
+use std::sync::Arc;
 use std::task::Waker;
 use tokio::time::Instant;
 use waypost_core::{ResourceName, ResourceType, ResourceVersion, Subscriber};
 
 use crate::limits::OUTBOX_NAMES_MAX;
+use crate::mailbox::Mailbox;
 use crate::name_map::NameMap;
 use crate::settings::TypeSet;
 
@@ -79,6 +81,8 @@ fn rank(why: Why) -> u8 {
 pub(crate) struct Outbox {
     changes: Mutex<Changes>,
     waker: AtomicWaker,
+    /// Of the thread that writes the stream.
+    mailbox: Option<Arc<Mailbox>>,
 }
 
 #[derive(Default)]
@@ -101,6 +105,14 @@ pub(crate) enum Backlog {
 }
 
 impl Outbox {
+    /// An outbox of a stream that this thread will write.
+    pub(crate) fn on_this_thread() -> Self {
+        Self {
+            mailbox: Mailbox::current(),
+            ..Self::default()
+        }
+    }
+
     /// From now on marks wake `waker`.
     pub(crate) fn register(&self, waker: &Waker) {
         self.waker.register(waker);
@@ -108,7 +120,12 @@ impl Outbox {
 
     /// Wakes the stream.
     pub(crate) fn wake(&self) {
-        self.waker.wake();
+        match (self.waker.take(), &self.mailbox) {
+            (Some(waker), Some(mailbox)) => mailbox.post(waker),
+            (Some(waker), None) => waker.wake(),
+            // It is being polled, or will be for an earlier wake.
+            (None, _) => {}
+        }
     }
 
     /// Takes all marks: names, and the types in which each changed.

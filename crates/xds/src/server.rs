@@ -181,7 +181,7 @@ impl ServerCore {
 
     fn open(&self, route: Route, peer: SocketAddr) -> Arc<StreamHandle> {
         let id = StreamId(self.next_id.fetch_add(1, Ordering::Relaxed));
-        let outbox = Arc::new(Outbox::default());
+        let outbox = Arc::new(Outbox::on_this_thread());
         let stream = Stream::new(
             Arc::clone(&self.engine),
             Arc::clone(&outbox),
