@@ -107,6 +107,9 @@ struct OpenStream {
     has_ended: bool,
 }
 
+// Of every open stream.
+const _: () = assert!(size_of::<OpenStream>() <= 152);
+
 type End = (EndReason, Status);
 
 /// What is to be expected of the request body.

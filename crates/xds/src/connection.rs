@@ -56,7 +56,8 @@ where
 {
     type Response = Response<AnyBody<B>>;
     type Error = Infallible;
-    type Future = Either<Ready<AnyResponse<B>>, FallbackFuture<F>>;
+    /// In a box for the other calls: the room for one would be kept for every xDS stream too.
+    type Future = Either<Ready<AnyResponse<B>>, Pin<Box<FallbackFuture<F>>>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         if AdsServer::serves(request.uri().path()) {
@@ -66,9 +67,9 @@ where
             return Either::Left(ready_future(Ok(response)));
         }
         request.extensions_mut().insert(PeerAddress(self.peer));
-        Either::Right(FallbackFuture {
+        Either::Right(Box::pin(FallbackFuture {
             call: self.fallback.clone().oneshot(request),
-        })
+        }))
     }
 }
 

@@ -6,11 +6,13 @@
 //!   [`EventHandler`] is told what happens.
 //! * [`Listener`] serves it, beside any other gRPC service, on one HTTP/2 port.
 //!
-//! How a stream works, from the outside in: `listener` accepts, `connection` tells xDS streams from
+//! How a stream works, from the outside in: `listener` accepts, `drive` polls a connection and its
+//! streams in one task and `socket` writes once for all of them, `connection` tells xDS streams from
 //! other calls, `server` admits, `body` reads requests and writes responses when the connection asks
-//! for a frame, `stream` is the state machine of one stream (no I/O), `subscription`, `delta` and
-//! `sotw` hold the rules of the two variants, `outbox` keeps what waits, `responder` cuts answers
-//! into messages, `ack` keeps nonces. A stream has no task and no queue of its own: what it sends is
+//! for a frame, `glance` knows an acknowledgement without decoding it, `stream` is the state machine
+//! of one stream (no I/O), `subscription`, `delta` and `sotw` hold the rules of the two variants,
+//! `outbox` keeps what waits and `mailbox` wakes who writes it, `responder` cuts answers into
+//! messages, `ack` keeps nonces. A stream has no task and no queue of its own: what it sends is
 //! decided when it is written.
 //!
 //! The rules are those of the public documents; docs/xds-rules.md lists them with their sources and

@@ -329,9 +329,10 @@ where
         .max_header_list_size(limits::HEADER_LIST_BYTES_MAX)
         .auto_date_header(false)
         .serve_connection(socket, service);
+    // In a box, since what a block takes over and pins has room in it twice.
+    let mut connection = Box::pin(connection);
     let stop_accepting = shared.stop_accepting.clone();
     let connection = async move {
-        let mut connection = std::pin::pin!(connection);
         let result = tokio::select! {
             result = connection.as_mut() => result,
             () = stop_accepting.cancelled() => {

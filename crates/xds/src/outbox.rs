@@ -93,6 +93,8 @@ struct Changes {
     overflowed: bool,
 }
 
+const _: () = assert!(size_of::<Outbox>() <= 88);
+
 /// How an outbox does, for whoever cuts off clients that do not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backlog {

@@ -68,6 +68,8 @@ pub(crate) struct StreamHandle {
     pub(crate) is_cut_off: AtomicBool,
 }
 
+const _: () = assert!(size_of::<StreamHandle>() <= 240);
+
 impl StreamHandle {
     /// Lets the stream end by itself, with a status.
     pub(crate) fn end(&self, reason: EndReason) {

@@ -41,6 +41,9 @@ pub(crate) struct Stream {
     holding_since: Option<Instant>,
 }
 
+// Of every open stream, as the sizes asserted in `outbox`, `substream` and `subscription` are.
+const _: () = assert!(size_of::<Stream>() <= 152);
+
 impl Stream {
     pub(crate) fn new(
         engine: Arc<Engine>,

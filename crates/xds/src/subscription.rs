@@ -42,6 +42,9 @@ pub(crate) struct Explicit {
     told: Told,
 }
 
+// Of every name of every stream.
+const _: () = assert!(size_of::<(ResourceName, Explicit)>() <= 40);
+
 /// What `Explicit::version` is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {

@@ -175,6 +175,8 @@ pub(crate) enum Substream {
     Sotw(SotwSubstream),
 }
 
+const _: () = assert!(size_of::<Substream>() <= 320);
+
 impl Substream {
     pub(crate) fn new(transport: Transport, resource_type: ResourceType) -> Self {
         match transport {
