@@ -14,6 +14,7 @@ pub mod partition;
 pub mod port;
 pub mod record;
 pub mod resource;
+mod shared;
 pub mod source;
 pub mod time;
 
@@ -28,5 +29,6 @@ pub use record::{Headers, LifeId, NewRecord, Offset, Record, RecordKind, Topic};
 pub use resource::{
     AddressFamily, ClientKind, ResourceName, ResourceType, ResourceVersion, Variant,
 };
+pub use shared::InstanceValue;
 pub use source::{SourceSlot, StoreInput};
 pub use time::{LogTime, Timestamp};

@@ -1,9 +1,12 @@
 //! Names that people choose, parsed once at the edge and never raw strings afterwards.
 
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::limits::{NAME_BYTES_MAX, URI_BYTES_MAX};
+use crate::shared::Block;
 
 /// Why a name or URI was not accepted. The text says what is wrong and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -137,8 +140,11 @@ fn check_name(what: &'static str, name: &str) -> Result<(), NameError> {
 
 /// The URI that an instance announces. Its spelling is kept and served verbatim, since D2 clients
 /// compare and sort host strings (d2 subsetting).
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct InstanceUri(Arc<str>);
+///
+/// A handle of one word. One that an [`InstanceValue`](crate::InstanceValue) gave out keeps the
+/// whole value alive, see [`Self::without_value`].
+#[derive(Clone)]
+pub struct InstanceUri(Block);
 
 impl InstanceUri {
     /// Checks that `text` is an absolute RFC 3986 URI with a host, and takes it as spelled.
@@ -173,20 +179,39 @@ impl InstanceUri {
         if authority.port_to_u16().is_err() {
             return Err(bad("its port is not a number below 65536"));
         }
-        Ok(Self(text.into()))
+        Ok(Self(Block::of_uri(text)))
     }
 
     /// The URI as spelled.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        // It was text when it was parsed, so there is no other case.
+        std::str::from_utf8(self.as_bytes()).unwrap_or_default()
+    }
+
+    /// Its bytes, for comparing: they cost less than the text.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.uri()
+    }
+
+    /// The same URI, keeping nothing else alive: for whoever remembers it longer than the instance.
+    #[must_use]
+    pub fn without_value(self) -> Self {
+        Self(self.0.without_value())
+    }
+
+    /// The URI in a block that was made of one.
+    pub(crate) fn of_block(block: Block) -> Self {
+        Self(block)
     }
 
     /// Scheme, host (IPv6 literals without brackets) and port (absent when not spelled out).
     #[must_use]
     pub fn parts(&self) -> UriParts<'_> {
-        let scheme_end = self.0.find(':').unwrap_or(0);
-        let rest = self.0[scheme_end..].trim_start_matches("://");
+        let text = self.as_str();
+        let scheme_end = text.find(':').unwrap_or(0);
+        let rest = text[scheme_end..].trim_start_matches("://");
         let authority = rest.split(['/', '?', '#']).next().unwrap_or("");
         let (host, port) = match authority.strip_prefix('[').and_then(|a| a.split_once(']')) {
             Some((host, after)) => (host, after.strip_prefix(':')),
@@ -196,7 +221,7 @@ impl InstanceUri {
             },
         };
         UriParts {
-            scheme: &self.0[..scheme_end],
+            scheme: &text[..scheme_end],
             host,
             port: port.and_then(|p| p.parse().ok()),
         }
@@ -225,21 +250,48 @@ impl UriParts<'_> {
     }
 }
 
+impl PartialEq for InstanceUri {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for InstanceUri {}
+
+impl PartialOrd for InstanceUri {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The order of texts is that of their bytes.
+impl Ord for InstanceUri {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_bytes().cmp(other.as_bytes())
+    }
+}
+
+impl Hash for InstanceUri {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
 impl fmt::Display for InstanceUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.as_str().fmt(f)
     }
 }
 
 impl fmt::Debug for InstanceUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.as_str().fmt(f)
     }
 }
 
 impl std::borrow::Borrow<str> for InstanceUri {
     fn borrow(&self) -> &str {
-        &self.0
+        self.as_str()
     }
 }
 
@@ -256,10 +308,11 @@ impl InstanceKey {
     /// The record key: cluster, one zero byte, URI (docs/announcement-log.md, "Records").
     #[must_use]
     pub fn to_record_key(&self) -> bytes::Bytes {
-        let mut key = Vec::with_capacity(self.cluster.0.len() + 1 + self.uri.0.len());
+        let uri = self.uri.as_bytes();
+        let mut key = Vec::with_capacity(self.cluster.0.len() + 1 + uri.len());
         key.extend_from_slice(self.cluster.0.as_bytes());
         key.push(0);
-        key.extend_from_slice(self.uri.0.as_bytes());
+        key.extend_from_slice(uri);
         key.into()
     }
 

@@ -159,7 +159,7 @@ pub struct TickRef {
 ///
 /// On the wire every header value is ASCII text, so that any Kafka tool can write one: identities
 /// are hexadecimal, numbers decimal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Headers {
     /// `waypost-kind`.
     pub kind: RecordKind,

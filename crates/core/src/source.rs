@@ -1,10 +1,9 @@
 //! What sources say to the store, and which source is believed first.
 
-use bytes::Bytes;
-
 use crate::config::Override;
 use crate::definition::{ClusterDefinition, ServiceDefinition};
 use crate::name::{ClusterName, InstanceKey, ServiceName};
+use crate::shared::InstanceValue;
 
 /// Where a fact comes from. The order is the priority: of several slots of one name the first
 /// filled one is served, so that a URI from the log stands above the same URI from ZooKeeper.
@@ -42,7 +41,7 @@ pub enum StoreInput {
         /// Which instance.
         key: InstanceKey,
         /// Its announcement, or gone.
-        value: Option<Bytes>,
+        value: Option<InstanceValue>,
     },
     /// A cluster's definition.
     Cluster {

@@ -170,10 +170,11 @@ impl Copy<'_> {
 
     /// Whether the withdrawal in this copy ends, or keeps out, the life in another.
     fn bars(&self, gone: &Gone, live: &Live, clock: &PartitionClock) -> bool {
-        let is_covered = if gone.life.id == live.life.id {
-            gone.life.seq >= live.life.seq
+        let lives = live.life();
+        let is_covered = if gone.life.id == lives.id {
+            gone.life.seq >= lives.seq
         } else {
-            gone.life.birth.is_some() && gone.life.birth > live.life.birth
+            gone.life.birth.is_some() && gone.life.birth > lives.birth
         };
         let between_ms = self.clock.age_ms(gone.since) - clock.age_ms(live.last().mark);
         let bar_ms = i64::from(live.ttl_ms) * i64::from(WITHDRAWAL_BARS_TTLS);
@@ -188,23 +189,24 @@ fn live_order(a: &Live, b: &Live) -> std::cmp::Ordering {
     let speaks = |live: &Live| live.lapse == Lapse::None;
     let by_confirmation = is_confirmed(a).cmp(&is_confirmed(b));
     let by_silence = speaks(a).cmp(&speaks(b));
-    if a.life.id == b.life.id && a.life.id.is_some() {
-        let by_seq = a.life.seq.cmp(&b.life.seq);
+    let (first, second) = (a.life(), b.life());
+    if first.id == second.id && first.id.is_some() {
+        let by_seq = first.seq.cmp(&second.seq);
         return by_confirmation.then(by_seq).then(by_silence);
     }
-    let by_life = is_later(a.life, b.life).cmp(&is_later(b.life, a.life));
+    let by_life = is_later(first, second).cmp(&is_later(second, first));
     by_confirmation.then(by_silence).then(by_life)
 }
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-    use waypost_core::{ClusterName, InstanceUri, LifeId, Offset, Timestamp};
+    use waypost_core::{ClusterName, InstanceUri, InstanceValue, LifeId, Offset, Timestamp};
 
     use super::*;
     use crate::clock::Mark;
     use crate::event::Life;
     use crate::key_state::Place;
+    use crate::partition_fold::NewContent;
 
     fn life(id: u64, birth: i64, seq: u64) -> Life {
         Life {
@@ -220,7 +222,11 @@ mod tests {
             append_time: Timestamp(1),
             mark: Mark::default(),
         };
-        let mut live = Live::unconfirmed(life, Bytes::new(), 30_000, at);
+        let content = NewContent {
+            value: InstanceValue::new(&InstanceUri::parse("grpc://h:1").unwrap(), b""),
+            ttl_ms: 30_000,
+        };
+        let mut live = Live::unconfirmed(life, content, at);
         live.confirmation = Confirmation::Confirmed;
         live.lapse = lapse;
         Standing::Live(live)

@@ -4,11 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use waypost_core::record::{HeaderError, KeeperId, LogIdentity};
 use waypost_core::{
-    ConfigKey, DefinitionKey, InstanceKey, LifeId, LogTime, NameError, Offset, PartitionId,
-    StoreInput, Timestamp, Topic,
+    ConfigKey, DefinitionKey, InstanceKey, InstanceValue, LifeId, LogTime, NameError, Offset,
+    PartitionId, StoreInput, Timestamp, Topic,
 };
 use waypost_proto::announcement::AnnouncementError;
 use waypost_proto::config::ConfigError;
@@ -49,7 +48,7 @@ pub enum FoldEvent {
         /// Which instance.
         key: InstanceKey,
         /// The bytes of its announcement, checked: they decode.
-        value: Bytes,
+        value: InstanceValue,
     },
     /// An instance left, by a statement of the log.
     Gone {

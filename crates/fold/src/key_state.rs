@@ -3,8 +3,7 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use waypost_core::{InstanceKey, Offset, Timestamp};
+use waypost_core::{InstanceKey, InstanceValue, LifeId, Offset, Timestamp};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::cap::Lapse;
@@ -18,6 +17,7 @@ use crate::wheel::QueuedAt;
 /// A key that is not unknown.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyState {
+    /// Its URI shares the allocation of what it announces, while it does.
     pub(crate) key: InstanceKey,
     pub(crate) standing: Standing,
     pub(crate) refused: Option<Box<Refused>>,
@@ -46,9 +46,13 @@ pub(crate) enum Standing {
 /// An instance that is announced.
 #[derive(Clone, Debug)]
 pub(crate) struct Live {
-    pub(crate) life: Life,
-    pub(crate) value: Bytes,
-    pub(crate) value_hash: u64,
+    /// Whose announcement stands: a [`Life`] without its padding.
+    id: LifeId,
+    birth: Timestamp,
+    seq: u64,
+    has_id: bool,
+    has_birth: bool,
+    pub(crate) value: InstanceValue,
     /// The last announcement accepted: a [`Place`] without its padding.
     offset: Offset,
     append_time: Timestamp,
@@ -68,7 +72,7 @@ pub(crate) struct Live {
 pub(crate) struct Gone {
     pub(crate) life: Life,
     pub(crate) since: Mark,
-    pub(crate) burial: Option<Burial>,
+    pub(crate) burial: Option<Box<Burial>>,
 }
 
 /// An announcement was refused because of a withdrawal, which must be written again.
@@ -97,58 +101,65 @@ pub(crate) struct Refused {
 }
 
 impl Live {
-    pub(crate) fn new(accepted: Accepted, content: NewContent<'_>) -> Self {
-        let mut live = Self {
-            life: accepted.life,
-            value: Bytes::new(),
-            value_hash: 0,
-            offset: accepted.place.offset,
-            append_time: accepted.place.append_time,
-            mark: accepted.place.mark,
-            ttl_ms: 0,
-            queued_at: QueuedAt::default(),
-            lapse: Lapse::None,
-            is_covered: false,
+    pub(crate) fn new(accepted: Accepted, content: NewContent) -> Self {
+        Self {
             confirmation: Confirmation::Confirmed,
-        };
-        live.accept(accepted, Some(content));
-        live
+            ..Self::unconfirmed(accepted.life, content, accepted.place)
+        }
     }
 
     /// What was announced in a log that is gone; `at` says since when it waits to be confirmed.
-    pub(crate) fn unconfirmed(life: Life, value: Bytes, ttl_ms: u32, at: Place) -> Self {
-        Self {
-            life,
-            value_hash: xxh3_64(&value),
-            value,
+    pub(crate) fn unconfirmed(life: Life, content: NewContent, at: Place) -> Self {
+        let mut live = Self {
+            id: LifeId(0),
+            birth: Timestamp(0),
+            seq: 0,
+            has_id: false,
+            has_birth: false,
+            value: content.value,
             offset: at.offset,
             append_time: at.append_time,
             mark: at.mark,
-            ttl_ms,
+            ttl_ms: content.ttl_ms,
             queued_at: QueuedAt::default(),
             lapse: Lapse::None,
             is_covered: false,
             confirmation: Confirmation::Unconfirmed,
+        };
+        live.set_life(life);
+        live
+    }
+
+    /// The order data of the announcement that stands.
+    pub(crate) fn life(&self) -> Life {
+        Life {
+            id: self.has_id.then_some(self.id),
+            birth: self.has_birth.then_some(self.birth),
+            seq: self.seq,
         }
     }
 
-    pub(crate) fn accept(&mut self, accepted: Accepted, content: Option<NewContent<'_>>) {
+    fn set_life(&mut self, life: Life) {
+        (self.has_id, self.id) = (life.id.is_some(), life.id.unwrap_or(LifeId(0)));
+        (self.has_birth, self.birth) = (life.birth.is_some(), life.birth.unwrap_or_default());
+        self.seq = life.seq;
+    }
+
+    pub(crate) fn accept(&mut self, accepted: Accepted, content: Option<NewContent>) {
         self.confirmation = Confirmation::Confirmed;
-        self.life = accepted.life;
+        self.set_life(accepted.life);
         self.offset = accepted.place.offset;
         self.append_time = accepted.place.append_time;
         self.mark = accepted.place.mark;
         if let Some(content) = content {
-            // A copy: a reader's record may be a slice of a whole batch, which it would keep.
-            self.value = Bytes::copy_from_slice(content.value);
-            self.value_hash = xxh3_64(content.value);
+            self.value = content.value;
             self.ttl_ms = content.ttl_ms;
         }
     }
 
     /// What stands was written again, by a keeper: no announcement, so its times stay as they are.
     pub(crate) fn restate(&mut self, life: Life, offset: Offset) {
-        self.life = life;
+        self.set_life(life);
         self.offset = offset;
         self.is_covered = false;
     }
@@ -195,10 +206,18 @@ impl KeyState {
         }
     }
 
+    /// Lets the key's URI share the allocation of what stands, and keep no other alive.
+    pub(crate) fn share_uri(&mut self) {
+        self.key.uri = match &self.standing {
+            Standing::Live(live) => live.value.uri(),
+            Standing::Gone(_) => self.key.uri.clone().without_value(),
+        };
+    }
+
     /// The order data of what stands.
     pub(crate) fn life(&self) -> Life {
         match &self.standing {
-            Standing::Live(live) => live.life,
+            Standing::Live(live) => live.life(),
             Standing::Gone(gone) => gone.life,
         }
     }
@@ -210,14 +229,15 @@ impl KeyState {
             return KeyDigest::default();
         };
         let key_hash = KeyParts::of(&self.key).hash();
+        let life = live.life();
         let mut words = [0_u8; 48];
         let parts = [
             key_hash,
-            live.value_hash,
-            u64::from(live.life.id.is_some()),
-            live.life.id.map_or(0, |id| id.0),
-            live.life.birth.map_or(0, |birth| birth.0.cast_unsigned()),
-            live.life.seq,
+            xxh3_64(&live.value),
+            u64::from(life.id.is_some()),
+            life.id.map_or(0, |id| id.0),
+            life.birth.map_or(0, |birth| birth.0.cast_unsigned()),
+            life.seq,
         ];
         for (word, part) in words.chunks_exact_mut(8).zip(parts) {
             word.copy_from_slice(&part.to_le_bytes());
@@ -234,8 +254,8 @@ impl KeyState {
         Some(DigestedKey {
             key: self.key.clone(),
             key_hash: KeyParts::of(&self.key).hash(),
-            life: live.life,
-            content: live.value_hash,
+            life: live.life(),
+            content: xxh3_64(&live.value),
             offset: live.last().offset,
         })
     }
@@ -283,8 +303,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_costs_at_most_160_bytes_besides_its_uri_and_value() {
+    fn a_key_costs_at_most_104_bytes_besides_its_uri_and_value() {
         let bytes = size_of::<Option<KeyState>>();
-        assert!(bytes <= 160, "{bytes}");
+        assert!(bytes <= 104, "{bytes}");
     }
 }

@@ -7,6 +7,7 @@ use waypost_core::{ClusterName, InstanceKey};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::key_state::KeyState;
+use crate::limits::STATES_PER_PIECE;
 
 /// Where a key's state is kept. Given to another key once that state is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,7 +36,7 @@ impl<'a> KeyParts<'a> {
     }
 
     pub(crate) fn of(key: &'a InstanceKey) -> Self {
-        Self::new(key.cluster.as_str().as_bytes(), key.uri.as_str().as_bytes())
+        Self::new(key.cluster.as_str().as_bytes(), key.uri.as_bytes())
     }
 
     /// The same in every process: digests are made of it.
@@ -49,32 +50,69 @@ impl<'a> KeyParts<'a> {
     }
 
     fn is(self, key: &InstanceKey) -> bool {
-        self.uri == key.uri.as_str().as_bytes() && self.cluster == key.cluster.as_str().as_bytes()
+        self.uri == key.uri.as_bytes() && self.cluster == key.cluster.as_str().as_bytes()
     }
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeyTable {
     by_hash: HashTable<u32>,
-    states: Vec<Option<KeyState>>,
+    states: States,
     free: Vec<u32>,
+}
+
+/// States by number, in pieces of one size: what grows by doubling leaves up to half of its memory
+/// unused, and is copied each time.
+#[derive(Clone, Debug, Default)]
+struct States(Vec<Vec<Option<KeyState>>>);
+
+impl States {
+    fn get(&self, index: u32) -> Option<&KeyState> {
+        let index = index as usize;
+        let piece = self.0.get(index / STATES_PER_PIECE)?;
+        piece.get(index % STATES_PER_PIECE)?.as_ref()
+    }
+
+    fn place_mut(&mut self, index: u32) -> Option<&mut Option<KeyState>> {
+        let index = index as usize;
+        let piece = self.0.get_mut(index / STATES_PER_PIECE)?;
+        piece.get_mut(index % STATES_PER_PIECE)
+    }
+
+    /// Adds a place and returns its number; `None` if there are four thousand million.
+    fn add_place(&mut self) -> Option<u32> {
+        let full = self
+            .0
+            .last()
+            .is_none_or(|piece| piece.len() == STATES_PER_PIECE);
+        if full {
+            self.0.push(Vec::with_capacity(STATES_PER_PIECE));
+        }
+        let before = (self.0.len() - 1) * STATES_PER_PIECE;
+        let piece = self.0.last_mut()?;
+        let index = u32::try_from(before + piece.len()).ok()?;
+        piece.push(None);
+        Some(index)
+    }
+
+    fn hash_at(&self, index: u32) -> u64 {
+        let state = self.get(index);
+        state.map_or(0, |state| KeyParts::of(&state.key).hash())
+    }
 }
 
 impl KeyTable {
     pub(crate) fn find(&self, key: KeyParts<'_>) -> Option<Slot> {
-        let states = &self.states;
-        let found = self.by_hash.find(key.hash, |index| {
-            key_at(states, *index).is_some_and(|stored| key.is(stored))
-        });
-        found.copied().map(Slot)
+        let is_key = |index: &u32| self.states.get(*index).is_some_and(|s| key.is(&s.key));
+        self.by_hash.find(key.hash, is_key).copied().map(Slot)
     }
 
     pub(crate) fn get(&self, slot: Slot) -> Option<&KeyState> {
-        self.states.get(slot.0 as usize)?.as_ref()
+        self.states.get(slot.0)
     }
 
     pub(crate) fn get_mut(&mut self, slot: Slot) -> Option<&mut KeyState> {
-        self.states.get_mut(slot.0 as usize)?.as_mut()
+        self.states.place_mut(slot.0)?.as_mut()
     }
 
     /// Adds a key that is not there yet. `None` if four thousand million are.
@@ -82,22 +120,17 @@ impl KeyTable {
         let hash = KeyParts::of(&state.key).hash();
         let index = match self.free.pop() {
             Some(index) => index,
-            None => {
-                let index = u32::try_from(self.states.len()).ok()?;
-                self.states.push(None);
-                index
-            }
+            None => self.states.add_place()?,
         };
-        self.states[index as usize] = Some(state);
+        *self.states.place_mut(index)? = Some(state);
         let states = &self.states;
-        self.by_hash.insert_unique(hash, index, |index| {
-            key_at(states, *index).map_or(0, |key| KeyParts::of(key).hash)
-        });
+        self.by_hash
+            .insert_unique(hash, index, |index| states.hash_at(*index));
         Some(Slot(index))
     }
 
     pub(crate) fn remove(&mut self, slot: Slot) -> Option<KeyState> {
-        let state = self.states.get_mut(slot.0 as usize)?.take()?;
+        let state = self.states.place_mut(slot.0)?.take()?;
         let hash = KeyParts::of(&state.key).hash();
         if let Ok(entry) = self.by_hash.find_entry(hash, |index| *index == slot.0) {
             entry.remove();
@@ -107,16 +140,12 @@ impl KeyTable {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &KeyState> {
-        self.states.iter().flatten()
+        self.states.0.iter().flatten().flatten()
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut KeyState> {
-        self.states.iter_mut().flatten()
+        self.states.0.iter_mut().flatten().flatten()
     }
-}
-
-fn key_at(states: &[Option<KeyState>], index: u32) -> Option<&InstanceKey> {
-    Some(&states.get(index as usize)?.as_ref()?.key)
 }
 
 /// One allocation per cluster name, however many instances it has.

@@ -110,6 +110,10 @@ pub const SAFETY_NET_TTLS: u32 = 2;
 /// two brokers differ by when a partition's leader changes. One further ahead counts as no birth.
 pub const BIRTH_AHEAD_MAX: Duration = Duration::from_secs(60);
 
+/// Key states that are allocated at once: 400 KiB, so that a partition wastes little, and a fleet of
+/// millions is a few hundred allocations.
+pub(crate) const STATES_PER_PIECE: usize = 4096;
+
 /// Seconds of log time that the expiry wheel spans. Longer times-to-live go round more than once.
 pub const WHEEL_SECONDS: usize = 512;
 

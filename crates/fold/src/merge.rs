@@ -76,7 +76,7 @@ impl Fold {
         let fate = match found {
             Some(Standing::Live(_)) => Fate::Held,
             Some(Standing::Gone(_)) if is_expected => Fate::Left(GoneCause::Withdrawn),
-            Some(Standing::Gone(gone)) => match order::withdraw_on_live(live.life, gone.life) {
+            Some(Standing::Gone(gone)) => match order::withdraw_on_live(live.life(), gone.life) {
                 Ok(()) => Fate::Left(GoneCause::Withdrawn),
                 Err(_) => Fate::Unconfirmed,
             },

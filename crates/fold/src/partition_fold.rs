@@ -5,7 +5,7 @@ mod due;
 
 use std::collections::{BTreeSet, VecDeque};
 
-use waypost_core::{InstanceKey, LogTime, Offset, PartitionId, Timestamp};
+use waypost_core::{InstanceKey, InstanceValue, LogTime, Offset, PartitionId, Timestamp};
 
 use crate::cap::Lapse;
 use crate::census::Change;
@@ -63,9 +63,9 @@ pub(crate) struct Accepted {
 }
 
 /// Content that was not there before.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct NewContent<'a> {
-    pub(crate) value: &'a [u8],
+#[derive(Clone, Debug)]
+pub(crate) struct NewContent {
+    pub(crate) value: InstanceValue,
     pub(crate) ttl_ms: u32,
 }
 
@@ -130,7 +130,7 @@ impl PartitionFold {
         &mut self,
         key: NewKey,
         accepted: Accepted,
-        content: NewContent<'_>,
+        content: NewContent,
         log_time: LogTime,
     ) {
         let live = Live::new(accepted, content);
@@ -172,7 +172,11 @@ impl PartitionFold {
             append_time: clock.last_append().unwrap_or(Timestamp(0)),
             mark: clock.mark(),
         };
-        let live = Live::unconfirmed(old.life, old.value.clone(), old.ttl_ms, at);
+        let content = NewContent {
+            value: old.value.clone(),
+            ttl_ms: old.ttl_ms,
+        };
+        let live = Live::unconfirmed(old.life(), content, at);
         let slot = match self.keys.find(KeyParts::of(key)) {
             None => {
                 let key = names.intern(key.clone());
@@ -184,6 +188,7 @@ impl PartitionFold {
                     return;
                 };
                 state.standing = Standing::Live(live);
+                state.share_uri();
                 state.refused = None;
                 self.burials_due.remove(&slot);
                 self.gone -= 1;
@@ -203,13 +208,14 @@ impl PartitionFold {
         &mut self,
         slot: Slot,
         accepted: Accepted,
-        content: NewContent<'_>,
+        content: NewContent,
         log_time: LogTime,
     ) {
         let Some(state) = self.keys.get_mut(slot) else {
             return;
         };
         state.standing = Standing::Live(Live::new(accepted, content));
+        state.share_uri();
         state.forget_refusal_of(accepted.life);
         self.burials_due.remove(&slot);
         self.barring.remove(&slot);
@@ -225,7 +231,7 @@ impl PartitionFold {
         &mut self,
         slot: Slot,
         accepted: Accepted,
-        content: Option<NewContent<'_>>,
+        content: Option<NewContent>,
         log_time: LogTime,
     ) {
         let Some(state) = self.keys.get_mut(slot) else {
@@ -251,8 +257,12 @@ impl PartitionFold {
         let was_covered = std::mem::take(&mut live.is_covered);
         let was_overdue = lapse != Lapse::None;
         let ttl_before = live.ttl_ms;
+        let is_new = content.is_some();
         live.accept(accepted, content);
         let is_shorter = live.ttl_ms < ttl_before;
+        if is_new {
+            state.share_uri();
+        }
         if was_overdue {
             self.overdue.remove(&slot);
             self.note(slot, Change::Spoke(lapse));
@@ -288,6 +298,7 @@ impl PartitionFold {
             self.unconfirmed -= 1;
         }
         state.standing = Standing::Gone(Gone::new(life, since));
+        state.share_uri();
         self.overdue.remove(&slot);
         self.covered.remove(&slot);
         self.live -= 1;
@@ -344,10 +355,10 @@ impl PartitionFold {
             return;
         };
         if let Some(gone) = state.gone_mut() {
-            gone.burial = Some(Burial {
+            gone.burial = Some(Box::new(Burial {
                 refused: refused.at.offset,
                 ttl_ms: refused.ttl_ms,
-            });
+            }));
             self.burials_due.insert(slot);
         }
         state.refused = Some(Box::new(refused));
@@ -356,7 +367,10 @@ impl PartitionFold {
     /// A burial with this evidence was read.
     pub(crate) fn settle_burial(&mut self, slot: Slot, evidence: Offset) {
         if let Some(gone) = self.keys.get_mut(slot).and_then(KeyState::gone_mut)
-            && gone.burial.is_some_and(|due| due.refused <= evidence)
+            && gone
+                .burial
+                .as_ref()
+                .is_some_and(|due| due.refused <= evidence)
         {
             gone.burial = None;
             self.burials_due.remove(&slot);
@@ -407,13 +421,15 @@ impl PartitionFold {
         if key.stray {
             self.strays.insert(key.key.clone());
         }
-        self.keys.insert(KeyState {
+        let mut state = KeyState {
             key: key.key,
             standing,
             refused: None,
             stray: key.stray,
             rank: Rank::Stands,
-        })
+        };
+        state.share_uri();
+        self.keys.insert(state)
     }
 
     /// Something happened to a key. Of a copy that is not served only that it did.

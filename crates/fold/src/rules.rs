@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use waypost_core::record::Evidence;
-use waypost_core::{Announcement, Headers, InstanceKey, Offset, PartitionId, Record, RecordKind};
+use waypost_core::{
+    Announcement, Headers, InstanceKey, InstanceValue, Offset, PartitionId, Record, RecordKind,
+};
 use waypost_proto::announcement::decode;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -99,7 +101,7 @@ impl PartitionFold {
             Standing::Live(_) if r.headers.evidence.is_some() && !state.is_unconfirmed() => {
                 Ok(self.restated(r, slot, arriving))
             }
-            Standing::Live(live) if live.value == value => self.beat(r, slot, arriving),
+            Standing::Live(live) if *live.value == *value => self.beat(r, slot, arriving),
             Standing::Live(_) => self.change(r, slot, arriving),
             Standing::Gone(_) => self.announce_gone(r, slot, arriving),
         }
@@ -112,12 +114,13 @@ impl PartitionFold {
     ) -> Result<Step, RejectReason> {
         let key = InstanceKey::from_record_key(r.record_key).map_err(RejectReason::Key)?;
         let announcement = decode_for(&key, arriving.value)?;
-        let new = self.new_key(r, key);
-        let key = new.key.clone();
         let content = NewContent {
-            value: arriving.value,
+            value: InstanceValue::new(&key.uri, arriving.value),
             ttl_ms: r.settings.ttl_ms(announcement.ttl),
         };
+        let uri = content.value.uri();
+        let new = self.new_key(r, InstanceKey { uri, ..key });
+        let key = new.key.clone();
         self.insert_live(new, r.accept(arriving.life), content, r.clock.log_time());
         Ok(Step::Live(key))
     }
@@ -132,7 +135,7 @@ impl PartitionFold {
         let is_same = standing.id == arriving.life.id && standing.seq == arriving.life.seq;
         let live = state
             .live()
-            .filter(|live| is_same && live.value == arriving.value);
+            .filter(|live| is_same && *live.value == *arriving.value);
         let Some(last) = live.map(Live::last) else {
             return Step::Void(key, VoidReason::RestatesOther);
         };
@@ -167,10 +170,7 @@ impl PartitionFold {
         if let Err(reason) = self.judge_on_live(r, slot, arriving.life) {
             return Ok(self.refuse(r, slot, arriving, content, reason));
         }
-        let new = Some(NewContent {
-            value: arriving.value,
-            ttl_ms: content.ttl_ms,
-        });
+        let new = self.new_content(slot, arriving, &content);
         self.touch(slot, r.accept(arriving.life), new, r.clock.log_time());
         Ok(self.live_step(slot))
     }
@@ -194,11 +194,9 @@ impl PartitionFold {
         if let Err(reason) = order::announce_on_gone(gone.life, bar, arriving.life) {
             return Ok(self.refuse(r, slot, arriving, content, reason));
         }
-        let new = NewContent {
-            value: arriving.value,
-            ttl_ms: content.ttl_ms,
-        };
-        self.revive(slot, r.accept(arriving.life), new, r.clock.log_time());
+        if let Some(new) = self.new_content(slot, arriving, &content) {
+            self.revive(slot, r.accept(arriving.life), new, r.clock.log_time());
+        }
         Ok(self.live_step(slot))
     }
 
@@ -218,7 +216,7 @@ impl PartitionFold {
         } else {
             Silence::Speaks
         };
-        order::announce_on_live(live.life, silence, arriving)
+        order::announce_on_live(live.life(), silence, arriving)
     }
 
     fn refuse(
@@ -371,6 +369,20 @@ impl PartitionFold {
         }
     }
 
+    /// A copy of what was announced: a reader's record may be a slice of a whole batch.
+    fn new_content(
+        &self,
+        slot: Slot,
+        arriving: Arriving<'_>,
+        content: &Content,
+    ) -> Option<NewContent> {
+        let state = self.keys.get(slot)?;
+        Some(NewContent {
+            value: InstanceValue::new(&state.key.uri, arriving.value),
+            ttl_ms: content.ttl_ms,
+        })
+    }
+
     fn live_step(&self, slot: Slot) -> Step {
         let state = self.keys.get(slot);
         state.map_or(Step::Unchanged, |state| Step::Live(state.key.clone()))
@@ -427,18 +439,18 @@ fn judge_withdrawal(
     buries: Option<Offset>,
 ) -> Result<(), Step> {
     if let Some(refused) = buries {
-        let in_force = live.last().offset <= refused && order::bury_on_live(live.life, leaving);
+        let in_force = live.last().offset <= refused && order::bury_on_live(live.life(), leaving);
         let void = || Step::Void(key.clone(), VoidReason::BuriedTooLate(live.last().offset));
         return if in_force { Ok(()) } else { Err(void()) };
     }
-    order::withdraw_on_live(live.life, leaving).map_err(|reason| {
+    order::withdraw_on_live(live.life(), leaving).map_err(|reason| {
         let refusal = Refusal {
             reason,
             partition: r.record.partition,
             offset: r.record.offset,
             append_time: r.record.append_time,
             life: leaving,
-            standing: live.life,
+            standing: live.life(),
             hostname: "".into(),
             ttl: Duration::ZERO,
         };

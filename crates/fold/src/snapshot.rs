@@ -5,7 +5,7 @@ use bytes::Bytes;
 use waypost_core::config::{ConfigKey, ConfigValue};
 use waypost_core::partition::partition_for_key;
 use waypost_core::record::LogIdentity;
-use waypost_core::{InstanceKey, Offset, PartitionId, Timestamp};
+use waypost_core::{InstanceKey, InstanceValue, Offset, PartitionId, Timestamp};
 
 use crate::config_fold::{ConfigFold, Held, Origin};
 use crate::event::{Confirmation, FoldEvent, Life};
@@ -113,19 +113,18 @@ impl Fold {
             append_time: Timestamp(0),
             mark: clock.mark(),
         };
+        let content = NewContent {
+            value: InstanceValue::new(&instance.key.uri, &instance.value),
+            ttl_ms: instance.ttl_ms,
+        };
         if instance.confirmation == Confirmation::Unconfirmed {
-            let value = instance.value.clone();
-            let live = Live::unconfirmed(instance.life, value, instance.ttl_ms, place);
+            let live = Live::unconfirmed(instance.life, content, place);
             fold.insert_unconfirmed(&instance.key, &live, clock, &mut self.names);
             return;
         }
         let accepted = Accepted {
             life: instance.life,
             place,
-        };
-        let content = NewContent {
-            value: &instance.value,
-            ttl_ms: instance.ttl_ms,
         };
         let key = NewKey {
             key: self.names.intern(instance.key.clone()),
@@ -136,10 +135,12 @@ impl Fold {
 
     /// Everything that is served, as if it had just appeared.
     pub(crate) fn tell_all(&self, events: &mut Vec<FoldEvent>) {
-        let live = self.iter();
-        events.extend(live.map(|instance| FoldEvent::Live {
-            key: instance.key,
-            value: instance.value,
+        let standing = self.standing_states();
+        events.extend(standing.filter_map(|state| {
+            Some(FoldEvent::Live {
+                key: state.key.clone(),
+                value: state.live()?.value.clone(),
+            })
         }));
     }
 }
@@ -204,9 +205,9 @@ fn to_snapshot(state: &KeyState) -> Option<InstanceSnapshot> {
     let live = state.live()?;
     Some(InstanceSnapshot {
         key: state.key.clone(),
-        life: live.life,
+        life: live.life(),
         ttl_ms: live.ttl_ms,
-        value: live.value.clone(),
+        value: live.value.to_bytes(),
         confirmation: live.confirmation,
     })
 }

@@ -7,9 +7,19 @@ use waypost_core::LogTime;
 use crate::key_table::Slot;
 use crate::limits::WHEEL_SECONDS;
 
-/// A second of log time for which a key is queued.
+/// A second of log time for which a key is queued, without its upper half: what is queued for the
+/// same key differs by [`WHEEL_SECONDS`] twice at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct QueuedAt(u32);
+pub(crate) struct QueuedAt(u16);
+
+impl QueuedAt {
+    fn of(second: u32) -> Self {
+        let [low, high, ..] = second.to_le_bytes();
+        Self(u16::from_le_bytes([low, high]))
+    }
+}
+
+const _: () = assert!(2 * WHEEL_SECONDS < 1 << 16);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Wheel {
@@ -35,7 +45,7 @@ impl Wheel {
         let last = self.second.saturating_add(span);
         let second = to_second(due).clamp(self.second, last);
         self.buckets[second as usize % WHEEL_SECONDS].push(slot);
-        QueuedAt(second)
+        QueuedAt::of(second)
     }
 
     /// Takes out everything that was queued for `now` or before.
@@ -45,7 +55,8 @@ impl Wheel {
         let mut drained = Vec::new();
         for second in self.second..=to.min(self.second.saturating_add(span)) {
             let bucket = std::mem::take(&mut self.buckets[second as usize % WHEEL_SECONDS]);
-            drained.extend(bucket.into_iter().map(|slot| (QueuedAt(second), slot)));
+            let queued_at = QueuedAt::of(second);
+            drained.extend(bucket.into_iter().map(|slot| (queued_at, slot)));
         }
         self.second = to;
         drained

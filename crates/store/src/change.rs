@@ -8,6 +8,11 @@ use waypost_core::{ClusterName, InstanceUri, ServiceName};
 pub trait ChangeListener: Send + Sync {
     /// Must be quick and must not write to the store: it runs on the ingest path.
     fn changed(&self, changes: &ChangeSet);
+
+    /// Whether anybody would hear of a change that is visible by now. If not, it need not be told.
+    fn is_heard(&self) -> bool {
+        true
+    }
 }
 
 /// Everything that a batch changed, each thing once.

@@ -1,16 +1,18 @@
 //! One cluster: its definition, its instances, and what a statement changes. No locks in here.
 
 mod absent;
+mod instances;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use waypost_core::{
-    ClusterDefinition, ClusterName, Health, InstanceUri, Override, SourceSlot, Timestamp,
+    ClusterDefinition, ClusterName, Health, InstanceUri, InstanceValue, Override, SourceSlot,
+    Timestamp,
 };
 
+use self::instances::Instances;
 use crate::change::ClusterChange;
 use crate::inspect::{ClusterFacts, Inspector, InstanceFacts};
 use crate::limits::REMOVED_PER_CLUSTER_MAX;
@@ -21,7 +23,7 @@ use crate::snapshot::{ClusterOutline, ClusterSnapshot, ServedInstance, Stamp};
 /// What a source says of one instance, with the part that counting needs read already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Announced {
-    pub(crate) value: Bytes,
+    pub(crate) value: InstanceValue,
     pub(crate) health: Health,
 }
 
@@ -33,8 +35,8 @@ struct Overridden {
     served: Option<Announced>,
 }
 
-// 3 million of these are held (DESIGN, "Scale"); with its URI an entry stays under 64 bytes.
-const _: () = assert!(size_of::<Slots<Announced>>() <= 48);
+// 3 million of these are held (DESIGN, "Scale").
+const _: () = assert!(size_of::<Slots<Announced>>() <= 24);
 
 /// What is needed to change a cluster.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +54,7 @@ pub(crate) struct WriteContext {
 pub(crate) struct ClusterState {
     definition: Slots<Arc<ClusterDefinition>>,
     facts: ClusterFacts,
-    instances: BTreeMap<InstanceUri, Slots<Announced>>,
+    instances: Instances,
     /// Few, and for instances that need not exist.
     overrides: BTreeMap<InstanceUri, Overridden>,
     healthy: usize,
@@ -107,12 +109,12 @@ impl ClusterState {
 
     /// What each source announces of an instance.
     pub(crate) fn find_slots(&self, uri: &str) -> Option<&Slots<Announced>> {
-        self.instances.get(uri)
+        self.instances.find(uri.as_bytes())
     }
 
     pub(crate) fn find_instance(&self, uri: &str) -> Option<ServedInstance> {
-        let (uri, slots) = self.instances.get_key_value(uri)?;
-        self.to_served(uri, slots)
+        let slots = self.find_slots(uri)?;
+        self.to_served(slots.served()?.1.value.uri(), slots)
     }
 
     /// Whether clients that see no unhealthy instances see one of this health.
@@ -163,13 +165,13 @@ impl ClusterState {
     }
 
     /// URIs of instances that clients which see no unhealthy ones do not see.
-    pub(crate) fn hidden(&self) -> impl Iterator<Item = &InstanceUri> {
+    pub(crate) fn hidden(&self) -> impl Iterator<Item = InstanceUri> {
         let fail_open = self.is_fail_open();
         self.unhealthy().filter(move |_| !fail_open)
     }
 
     /// URIs of instances that clients which see no unhealthy ones see.
-    pub(crate) fn visible(&self) -> impl Iterator<Item = &InstanceUri> {
+    pub(crate) fn visible(&self) -> impl Iterator<Item = InstanceUri> {
         let fail_open = self.is_fail_open();
         self.instances
             .iter()
@@ -201,7 +203,7 @@ impl ClusterState {
         }
     }
 
-    fn unhealthy(&self) -> impl Iterator<Item = &InstanceUri> {
+    fn unhealthy(&self) -> impl Iterator<Item = InstanceUri> {
         self.instances
             .iter()
             .filter(|(uri, slots)| !self.is_healthy(uri, slots))
@@ -224,14 +226,14 @@ impl ClusterState {
         Some((source, above.unwrap_or(announced)))
     }
 
-    fn to_served(&self, uri: &InstanceUri, slots: &Slots<Announced>) -> Option<ServedInstance> {
-        let (source, announced) = self.served(uri, slots)?;
+    fn to_served(&self, uri: InstanceUri, slots: &Slots<Announced>) -> Option<ServedInstance> {
+        let (source, announced) = self.served(&uri, slots)?;
         Some(ServedInstance {
-            uri: uri.clone(),
             value: announced.value.clone(),
             health: announced.health,
             source,
-            overridden: self.find_override(uri.as_str()).cloned(),
+            overridden: self.overrides.get(&uri).map(|o| Arc::clone(&o.above)),
+            uri,
         })
     }
 }
@@ -242,19 +244,24 @@ impl ClusterState {
         &mut self,
         cx: WriteContext,
         uri: &InstanceUri,
-        value: Option<Bytes>,
+        value: Option<InstanceValue>,
         change: &mut ClusterChange,
     ) {
         // A heartbeat ends here, unread: what arrives most costs least.
-        let held = self.instances.get(uri).and_then(|s| s.get(cx.slot));
+        let at = self.instances.position(uri.as_bytes());
+        let held = self.instances.get(at).and_then(|s| s.get(cx.slot));
         if held.map(|a| &a.value) == value.as_ref() {
             return;
         }
         let facts = value.as_deref().map(cx.inspector.instance);
         let health = facts.as_ref().map_or(Health::Unhealthy, |f| f.health);
-        self.change_instance(cx, uri, change, |state| {
-            state.fill(cx.slot, uri, value.map(|value| Announced { value, health }));
-        });
+        let announced = value.map(|value| Announced { value, health });
+        let outline = Outline::of(self);
+        let above = self.find_above(uri);
+        let (before, after) = self
+            .instances
+            .change(at, |slots| slots.set(cx.slot, announced));
+        self.finish_change(cx, uri, outline, above.or(before), after, change);
     }
 
     pub(crate) fn set_override(
@@ -267,34 +274,38 @@ impl ClusterState {
         if self.find_override(uri.as_str()).map(Arc::as_ref) == value.as_ref() {
             return;
         }
-        self.change_instance(cx, uri, change, |state| match value {
+        let outline = Outline::of(self);
+        let announced = self.instances.find(uri.as_bytes()).and_then(Slots::served);
+        let announced = announced.map(|(_, announced)| announced.clone());
+        let before = self.find_above(uri).or_else(|| announced.clone());
+        match value {
             Some(value) => {
                 let above = Arc::new(value);
                 let overridden = Overridden {
                     above,
                     served: None,
                 };
-                state.overrides.insert(uri.clone(), overridden);
+                self.overrides.insert(uri.clone(), overridden);
             }
             None => {
-                state.overrides.remove(uri);
+                self.overrides.remove(uri);
             }
-        });
+        }
+        self.finish_change(cx, uri, outline, before, announced, change);
     }
 
-    /// Makes a change of what is said of one instance, and tells what that changes of what is served.
-    fn change_instance(
+    /// Tells what it changes of what is served that something was said of an instance: `outline` is how
+    /// the cluster was before that, `old` what was served, `announced` what the first source says now.
+    fn finish_change(
         &mut self,
         cx: WriteContext,
         uri: &InstanceUri,
+        outline: Outline,
+        old: Option<Announced>,
+        announced: Option<Announced>,
         change: &mut ClusterChange,
-        write: impl FnOnce(&mut Self),
     ) {
-        let before = Outline::of(self);
-        let old = self.find_served(uri);
-        write(self);
-        self.renew_override(cx.inspector, uri);
-        let new = self.find_served(uri);
+        let new = self.renew_override(cx.inspector, uri, announced);
         if old.as_ref().map(|a| &a.value) == new.as_ref().map(|a| &a.value) {
             return;
         }
@@ -308,14 +319,14 @@ impl ClusterState {
             a.as_ref()
                 .is_some_and(|a| fail_open || a.health == Health::Healthy)
         };
-        if seen(&old, before.fail_open) || seen(&new, self.is_fail_open()) {
+        if seen(&old, outline.fail_open) || seen(&new, self.is_fail_open()) {
             change.visible.insert(uri.clone());
         }
         if self.is_partitioned() {
             change.d2_partitions.extend(left);
             change.d2_partitions.extend(joined);
         }
-        before.compare(self, cx, change);
+        outline.compare(self, cx, change);
     }
 
     pub(crate) fn set_definition(
@@ -373,31 +384,29 @@ impl ClusterState {
         count
     }
 
-    fn find_served(&self, uri: &InstanceUri) -> Option<Announced> {
-        let slots = self.instances.get(uri)?;
-        self.served(uri, slots)
-            .map(|(_, announced)| announced.clone())
+    /// What is served of an instance because of what an operator set.
+    fn find_above(&self, uri: &InstanceUri) -> Option<Announced> {
+        self.overrides.get(uri)?.served.clone()
     }
 
-    /// Makes anew what is served of an overridden instance: once a change, not once a reader.
-    fn renew_override(&mut self, inspector: Inspector, uri: &InstanceUri) {
+    /// What is served of an instance of which this is `announced`. Where an operator set something, it is
+    /// made anew: once a change, not once a reader.
+    fn renew_override(
+        &mut self,
+        inspector: Inspector,
+        uri: &InstanceUri,
+        announced: Option<Announced>,
+    ) -> Option<Announced> {
         let Some(overridden) = self.overrides.get_mut(uri) else {
-            return;
+            return announced;
         };
-        let announced = self.instances.get(uri).and_then(Slots::served);
-        overridden.served = announced.map(|(_, announced)| {
+        overridden.served = announced.map(|announced| {
             let value = (inspector.overlay)(&announced.value, &overridden.above);
+            let value = InstanceValue::new(uri, &value);
             let health = (inspector.instance)(&value).health;
             Announced { value, health }
         });
-    }
-
-    fn fill(&mut self, slot: SourceSlot, uri: &InstanceUri, value: Option<Announced>) {
-        let slots = self.instances.entry(uri.clone()).or_default();
-        slots.set(slot, value);
-        if slots.is_empty() {
-            self.instances.remove(uri);
-        }
+        overridden.served.clone()
     }
 
     fn count(
@@ -425,8 +434,8 @@ impl ClusterState {
             self.removed.forget(uri);
             self.emptied_at = None;
         } else {
-            self.removed
-                .remember(uri.clone(), now, REMOVED_PER_CLUSTER_MAX);
+            let uri = uri.clone().without_value();
+            self.removed.remember(uri, now, REMOVED_PER_CLUSTER_MAX);
             self.emptied_at = self.instances.is_empty().then_some(now);
         }
     }
@@ -478,7 +487,7 @@ impl Outline {
         if self.fail_open != state.is_fail_open() {
             state.stamp.instances = cx.generation;
             change.instances = true;
-            change.visible.extend(state.unhealthy().cloned());
+            change.visible.extend(state.unhealthy());
             change.d2_partitions.extend(state.d2_partitions());
         }
     }

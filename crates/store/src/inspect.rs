@@ -14,7 +14,7 @@ pub struct Inspector {
     pub instance: fn(&[u8]) -> InstanceFacts,
     /// Puts an override over an announcement: the bytes that are served instead. It keeps the D2
     /// partitions. Bytes that cannot be read stay as they are.
-    pub overlay: fn(&Bytes, &Override) -> Bytes,
+    pub overlay: fn(&[u8], &Override) -> Bytes,
     /// Reads a cluster's definition. A document that cannot be read says nothing.
     pub cluster: fn(&ClusterDefinition) -> ClusterFacts,
 }

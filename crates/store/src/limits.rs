@@ -17,6 +17,10 @@ pub const REMOVED_INSTANCES_MAX: usize = 1_000_000;
 /// Names of clusters, and of services, that left and are remembered.
 pub const REMOVED_NAMES_MAX: usize = 16_384;
 
+/// Instances of a cluster that are held in one piece: what a new one may move is 6 KiB, and a piece is
+/// worth its own allocation.
+pub(crate) const INSTANCES_PER_PIECE: usize = 256;
+
 /// Maps are cut into this many parts, each with its own lock, so that readers on every core seldom
 /// meet. A power of two.
 pub const SHARDS: usize = 64;

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use waypost_core::{ClusterDefinition, ClusterName, Health, InstanceUri, Override, SourceSlot};
+use waypost_core::{
+    ClusterDefinition, ClusterName, Health, InstanceUri, InstanceValue, Override, SourceSlot,
+};
 
 use crate::inspect::ClusterFacts;
 
@@ -23,7 +24,7 @@ pub struct ServedInstance {
     /// Its URI.
     pub uri: InstanceUri,
     /// Its announcement as it is served, as the bytes of the protobuf message.
-    pub value: Bytes,
+    pub value: InstanceValue,
     /// Its health in it, as the [`Inspector`](crate::Inspector) read it.
     pub health: Health,
     /// Where the announcement comes from.

@@ -5,11 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use bytes::Bytes;
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
 use waypost_core::{
-    ClusterName, InstanceUri, Override, ServiceDefinition, ServiceName, SourceSlot, Timestamp,
+    ClusterName, InstanceUri, InstanceValue, Override, ServiceDefinition, ServiceName, SourceSlot,
+    Timestamp,
 };
 
 use crate::change::ChangeListener;
@@ -192,7 +192,7 @@ impl Store {
     /// URIs of the instances that clients which see no unhealthy ones see, in order.
     #[must_use]
     pub fn visible_uris(&self, cluster: &str) -> Vec<InstanceUri> {
-        self.read_cluster(cluster, |_, state| state.visible().cloned().collect())
+        self.read_cluster(cluster, |_, state| state.visible().collect())
             .unwrap_or_default()
     }
 
@@ -217,7 +217,7 @@ impl Store {
 
     /// What the first source announces of an instance, whatever stands above it.
     #[must_use]
-    pub fn find_announced(&self, cluster: &str, uri: &str) -> Option<Bytes> {
+    pub fn find_announced(&self, cluster: &str, uri: &str) -> Option<InstanceValue> {
         self.read_cluster(cluster, |_, state| {
             let (_, announced) = state.find_slots(uri)?.served()?;
             Some(announced.value.clone())
@@ -324,7 +324,7 @@ impl Store {
         drop(shard);
         let state = entry.read();
         let mut uris: Vec<_> = state.removed().names().cloned().collect();
-        uris.extend(state.hidden().cloned());
+        uris.extend(state.hidden());
         uris.sort_unstable();
         uris
     }

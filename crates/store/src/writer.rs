@@ -143,7 +143,9 @@ impl Writer {
     /// from now on. Never taken back.
     pub fn set_config_loaded(&mut self) -> ChangeSet {
         let mut changes = ChangeSet::default();
-        if self.store.0.config_loaded.swap(true, Ordering::SeqCst) {
+        let was_loaded = self.store.0.config_loaded.swap(true, Ordering::SeqCst);
+        // At a start, when all that there is appears at once, nobody has subscribed yet.
+        if was_loaded || !self.store.0.listener.is_heard() {
             return changes;
         }
         for name in self.store.cluster_names() {

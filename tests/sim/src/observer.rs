@@ -378,8 +378,9 @@ impl Observer {
         for event in events {
             match &event {
                 FoldEvent::Live { key, value } => {
+                    let value = value.to_bytes();
                     let before = self.served.insert(key.clone(), value.clone());
-                    self.published += usize::from(before.as_ref() != Some(value));
+                    self.published += usize::from(before.as_ref() != Some(&value));
                 }
                 FoldEvent::Gone { key, .. } => {
                     let before = self.served.remove(key);

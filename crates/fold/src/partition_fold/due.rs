@@ -81,7 +81,7 @@ impl PartitionFold {
             let age_ms = clock.age_ms_at(live.last().mark, at);
             (age_ms >= ttl_ms).then(|| Overdue {
                 key: state.key.clone(),
-                life: live.life,
+                life: live.life(),
                 evidence: evidence_of(state, live),
                 ttl_ms,
                 age_ms,
@@ -105,7 +105,7 @@ impl PartitionFold {
             let Standing::Gone(gone) = &state.standing else {
                 return None;
             };
-            let burial = gone.burial?;
+            let burial = gone.burial.as_ref()?;
             Some(BurialDue {
                 key: state.key.clone(),
                 life: gone.life,
@@ -131,8 +131,8 @@ impl PartitionFold {
             let is_needed = state.rank == Rank::Stands && !state.is_unconfirmed();
             is_needed.then(|| RestatementDue {
                 key: state.key.clone(),
-                life: live.life,
-                value: live.value.clone(),
+                life: live.life(),
+                value: live.value.to_bytes(),
                 offset: live.last().offset,
                 ttl_ms: i64::from(live.ttl_ms),
                 age_ms: clock.age_ms(live.last().mark),

@@ -1,14 +1,16 @@
 //! What the writer knows of every partition: where it ends, the last record of each key, and what
 //! may be removed. Pure: no clock, no I/O.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::hash::{Hash as _, Hasher as _};
+use std::num::NonZeroU64;
 use std::time::Duration;
 
-use bytes::Bytes;
+use hashbrown::HashMap;
 use waypost_core::partition::PartitionId;
-use waypost_core::record::{Headers, Offset, Record, RecordKind, Topic};
+use waypost_core::record::{Offset, Record, RecordKind, Topic};
 use waypost_core::time::Timestamp;
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_128};
 
 use super::store::{Closing, Contents, End};
 use super::stored::Place;
@@ -26,27 +28,29 @@ pub(super) struct Ledger {
 struct Partition {
     next: Offset,
     last_time: Timestamp,
-    last_by_key: HashMap<Bytes, Last>,
+    last_by_key: HashMap<KeyDigest, Last>,
     /// When a record was superseded, and which: in that order.
     superseded: VecDeque<(Timestamp, Offset)>,
     /// Tombstones in the order of their times; one that is no longer its key's last is superseded.
-    tombstones: VecDeque<(Timestamp, Offset, Bytes)>,
+    tombstones: VecDeque<(Timestamp, Offset, KeyDigest)>,
 }
+
+/// Stands for a key of a few dozen bytes. Of 128 bits, so that no two keys share one.
+type KeyDigest = u128;
 
 /// The last record of a key.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     offset: Offset,
     /// `None`: a tombstone.
-    content: Option<Content>,
+    content: Option<ContentDigest>,
 }
 
-/// Enough of a record to recognise its repetition.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Content {
-    value_digest: u64,
-    headers: Headers,
-}
+// There is one for each key of the log: three million, where a fleet is announced.
+const _: () = assert!(size_of::<(KeyDigest, Last)>() <= 32);
+
+/// Of value and headers: enough to recognise a repetition.
+type ContentDigest = NonZeroU64;
 
 /// How long what was superseded and what was deleted stays.
 #[derive(Clone, Copy, Debug)]
@@ -108,29 +112,24 @@ impl Ledger {
         let state = self.find_mut(place.topic, place.partition)?;
         state.next = state.next.max(place.offset.next());
         state.last_time = state.last_time.max(record.append_time);
-        let key = record.key.as_ref()?;
+        let key = xxh3_128(record.key.as_ref()?);
         let content = content(record);
         let last = Last {
             offset: place.offset,
             content,
         };
         if content.is_none() {
-            let key = Bytes::copy_from_slice(key);
             state
                 .tombstones
                 .push_back((record.append_time, place.offset, key));
         }
-        let Some(standing) = state.last_by_key.get_mut(key) else {
-            // A copy: the record's key may be a slice of something large.
-            state.last_by_key.insert(Bytes::copy_from_slice(key), last);
-            return None;
-        };
-        let before = std::mem::replace(standing, last);
+        let before = state.last_by_key.insert(key, last)?;
         let replaced = Place {
             offset: before.offset,
             ..place
         };
-        if is_heartbeat(place.topic, before.content, content) {
+        let is_announcement = place.topic == Topic::Announcements && is_announce(record);
+        if is_announcement && content.is_some() && before.content == content {
             return Some(replaced);
         }
         state
@@ -146,10 +145,13 @@ impl Ledger {
         key: &[u8],
     ) -> Option<LastRecord> {
         let state = self.topic(topic).get(partition.0 as usize)?;
-        state.last_by_key.get(key).map(|last| LastRecord {
-            offset: last.offset,
-            is_tombstone: last.content.is_none(),
-        })
+        state
+            .last_by_key
+            .get(&xxh3_128(key))
+            .map(|last| LastRecord {
+                offset: last.offset,
+                is_tombstone: last.content.is_none(),
+            })
     }
 
     /// Takes up to `count_max` records out that need not be kept at `now`, by Kafka's rule: a
@@ -253,16 +255,20 @@ impl Partition {
     }
 }
 
-fn content(record: &Record) -> Option<Content> {
+fn content(record: &Record) -> Option<ContentDigest> {
     let value = record.value.as_ref()?;
-    Some(Content {
-        value_digest: xxh3_64(value),
-        headers: record.headers.clone().unwrap_or_default(),
-    })
+    let mut digest = Xxh3Default::new();
+    digest.update(value);
+    record
+        .headers
+        .as_ref()
+        .copied()
+        .unwrap_or_default()
+        .hash(&mut digest);
+    Some(NonZeroU64::new(digest.finish()).unwrap_or(NonZeroU64::MIN))
 }
 
-fn is_heartbeat(topic: Topic, before: Option<Content>, after: Option<Content>) -> bool {
-    topic == Topic::Announcements
-        && after.is_some_and(|content| content.headers.kind == RecordKind::Announce)
-        && before == after
+fn is_announce(record: &Record) -> bool {
+    let headers = record.headers.as_ref();
+    headers.map_or(RecordKind::default(), |headers| headers.kind) == RecordKind::Announce
 }

@@ -94,7 +94,7 @@ pub(super) fn encode(topic: Topic, record: &Record, frame: &mut Vec<u8>) {
         headers: headers
             .into_iter()
             .map(|(name, value)| StoredHeader {
-                name: name.to_owned(),
+                name: Bytes::from_static(name.as_bytes()),
                 value: value.into(),
             })
             .collect(),
@@ -149,10 +149,17 @@ struct StoredRecord {
 
 #[derive(Clone, PartialEq, Message)]
 struct StoredHeader {
-    #[prost(string, tag = "1")]
-    name: String,
+    /// Text; as bytes, since a string would be an allocation for each header of each record read.
+    #[prost(bytes = "bytes", tag = "1")]
+    name: Bytes,
     #[prost(bytes = "bytes", tag = "2")]
     value: Bytes,
+}
+
+impl StoredHeader {
+    fn name(&self) -> Result<&str, std::str::Utf8Error> {
+        std::str::from_utf8(&self.name)
+    }
 }
 
 impl StoredRecord {
@@ -160,10 +167,11 @@ impl StoredRecord {
         let topic = u8::try_from(self.topic).ok().and_then(topic_of)?;
         let partition = PartitionId(self.partition);
         let offset = Offset(self.offset);
-        let pairs = self
-            .headers
-            .iter()
-            .map(|h| (h.name.as_str(), h.value.as_ref()));
+        if self.headers.iter().any(|header| header.name().is_err()) {
+            return None;
+        }
+        let pairs = self.headers.iter();
+        let pairs = pairs.map(|h| (h.name().unwrap_or_default(), h.value.as_ref()));
         let record = Record {
             partition,
             offset,

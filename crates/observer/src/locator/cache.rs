@@ -4,10 +4,11 @@ use std::hash::{Hash, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
 use hashbrown::{DefaultHashBuilder, Equivalent, HashMap};
 use parking_lot::Mutex;
-use waypost_core::{EncodedResource, ResourceName, ResourceType, Timestamp, Variant};
+use waypost_core::{
+    EncodedResource, InstanceValue, ResourceName, ResourceType, Timestamp, Variant,
+};
 use waypost_proto::encoded::encode_resource;
 
 use super::limits::{ENCODED_BYTES_MAX, ENCODED_ENTRY_BYTES, ENCODED_SHARDS};
@@ -19,7 +20,7 @@ pub(super) enum Source {
     /// A state that has this number, never used twice.
     Number(u64),
     /// These bytes.
-    Value(Bytes),
+    Value(InstanceValue),
 }
 
 /// Type, name and variant of a resource.

@@ -70,6 +70,11 @@ impl ChangeRouter {
 }
 
 impl ChangeListener for ChangeRouter {
+    fn is_heard(&self) -> bool {
+        let mut types = ResourceType::ALL.into_iter();
+        types.any(|resource_type| self.subscribers.is_wanted(resource_type))
+    }
+
     fn changed(&self, changes: &ChangeSet) {
         for (cluster, change) in &changes.clusters {
             self.cluster_changed(cluster.as_str(), change);

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use waypost_core::definition::DefinitionStat;
 use waypost_core::{
-    Announcement, ClusterName, InstanceKey, InstanceUri, ResourceName, ResourceType, ServiceName,
-    SourceSlot, StoreInput, Subscriber, Timestamp,
+    Announcement, ClusterName, InstanceKey, InstanceUri, InstanceValue, ResourceName, ResourceType,
+    ServiceName, SourceSlot, StoreInput, Subscriber, Timestamp,
 };
 use waypost_store::Writer;
 
@@ -35,7 +35,10 @@ fn announce(announcement: &Announcement) -> StoreInput {
             cluster: announcement.cluster.clone(),
             uri: announcement.uri.clone(),
         },
-        value: Some(waypost_proto::announcement::encode(announcement)),
+        value: Some(InstanceValue::new(
+            &announcement.uri,
+            &waypost_proto::announcement::encode(announcement),
+        )),
     }
 }
 

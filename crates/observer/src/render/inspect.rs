@@ -50,9 +50,9 @@ fn inspect_instance(value: &[u8]) -> InstanceFacts {
 
 /// Puts what an operator set over what an instance announces. The time of origin is that of the
 /// younger of the two, so that clients measure how long this change took and not the one before it.
-fn overlay(value: &Bytes, above: &Override) -> Bytes {
+fn overlay(value: &[u8], above: &Override) -> Bytes {
     let Ok(mut announcement) = announcement::decode(value) else {
-        return value.clone();
+        return Bytes::copy_from_slice(value);
     };
     match above.effect {
         OverrideEffect::Weight(weight) => {

@@ -8,8 +8,8 @@ use envoy_types::pb::envoy::config::endpoint::v3 as endpoint;
 use prost::Message as _;
 use waypost_core::definition::DefinitionStat;
 use waypost_core::{
-    AddressFamily, Announcement, ClientKind, ClusterName, Health, PartitionWeights, ResourceType,
-    SourceSlot, Timestamp, Variant,
+    AddressFamily, Announcement, ClientKind, ClusterName, Health, InstanceValue, PartitionWeights,
+    ResourceType, SourceSlot, Timestamp, Variant,
 };
 use waypost_proto::indis;
 use waypost_store::{ClusterFacts, ClusterSnapshot, ServedInstance, Stamp};
@@ -22,7 +22,10 @@ const ORIGIN: Timestamp = Timestamp(1_700_000_000_123);
 fn mk_instance(announcement: &Announcement) -> ServedInstance {
     ServedInstance {
         uri: announcement.uri.clone(),
-        value: waypost_proto::announcement::encode(announcement),
+        value: InstanceValue::new(
+            &announcement.uri,
+            &waypost_proto::announcement::encode(announcement),
+        ),
         health: announcement.health,
         source: SourceSlot::Log,
         overridden: None,
@@ -329,7 +332,8 @@ fn a_version_is_never_negative() {
 #[test]
 fn an_announcement_that_cannot_be_read_costs_itself_only() {
     let mut snapshot = mk_snapshot(&[mk_at("10.0.0.1:1"), mk_at("10.0.0.2:1")]);
-    snapshot.instances[0].value = Bytes::from_static(b"\xff");
+    let instance = &mut snapshot.instances[0];
+    instance.value = InstanceValue::new(&instance.uri, b"\xff");
     assert_eq!(d2::uri(&snapshot.instances[0]), None);
     assert_eq!(uris(&d2::uri_map(&snapshot)), ["grpc://10.0.0.2:1"]);
     assert_eq!(

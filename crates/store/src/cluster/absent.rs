@@ -16,12 +16,12 @@ impl ClusterState {
         uri: &InstanceUri,
         change: &mut ClusterChange,
     ) {
-        if self.instances.contains_key(uri) || self.removed.contains(uri) {
+        if self.instances.find(uri.as_bytes()).is_some() || self.removed.contains(uri) {
             return;
         }
         let before = Outline::of(self);
         self.removed
-            .remember(uri.clone(), cx.now, REMOVED_PER_CLUSTER_MAX);
+            .remember(uri.clone().without_value(), cx.now, REMOVED_PER_CLUSTER_MAX);
         if self.instances.is_empty() {
             let emptied_at = self.emptied_at.map_or(cx.now, |at| at.max(cx.now));
             self.emptied_at = Some(emptied_at);

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use waypost_core::config::{OverrideEffect, Signed, Weight};
 use waypost_core::definition::DefinitionStat;
 use waypost_core::{
-    ClusterDefinition, ClusterName, Health, InstanceKey, InstanceUri, Override, ResourceName,
-    ResourceType, ServiceDefinition, ServiceName, StoreInput, Subscriber, Timestamp,
+    ClusterDefinition, ClusterName, Health, InstanceKey, InstanceUri, InstanceValue, Override,
+    ResourceName, ResourceType, ServiceDefinition, ServiceName, StoreInput, Subscriber, Timestamp,
 };
 use waypost_store::{ChangeListener, ChangeSet, ClusterFacts, Inspector, InstanceFacts, Store};
 
@@ -106,12 +106,13 @@ pub(crate) fn uri(host: &str) -> InstanceUri {
 }
 
 pub(crate) fn up(cluster: &str, host: &str, value: &str) -> StoreInput {
+    let uri = uri(host);
     StoreInput::Instance {
+        value: Some(InstanceValue::new(&uri, value.as_bytes())),
         key: InstanceKey {
             cluster: cluster_name(cluster),
-            uri: uri(host),
+            uri,
         },
-        value: Some(Bytes::copy_from_slice(value.as_bytes())),
     }
 }
 
