@@ -14,7 +14,6 @@ mod runner;
 mod scenario;
 mod serve;
 mod server;
-mod smoke;
 
 use std::process::ExitCode;
 
@@ -43,12 +42,6 @@ enum Task {
     Fleet(fleet::write::FleetArgs),
     /// Reads a topic of Kafka with librdkafka alone.
     Consume(consume::ConsumeArgs),
-    /// 10,000 instances, 1,000 streams of 10 names each.
-    Smoke {
-        /// A tenth of it.
-        #[arg(long)]
-        short: bool,
-    },
     /// Measures what a unit costs as one size grows.
     Curves(curves::CurvesArgs),
     /// Draws curves from their data.
@@ -69,8 +62,6 @@ fn run(task: Task) -> anyhow::Result<ExitCode> {
     match task {
         Task::Run(options) => return runner::run(&options),
         Task::Load(options) => load::run(options)?,
-        Task::Smoke { short: true } => two_threads()?.block_on(smoke::run(smoke::SHORT))?,
-        Task::Smoke { short: false } => two_threads()?.block_on(smoke::run(smoke::FULL))?,
         Task::Curves(args) => curves::run(&args)?,
         Task::Draw(args) => picture::draw(&args)?,
         Task::Serve(args) => serve::run(&args)?,

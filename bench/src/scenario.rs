@@ -37,6 +37,9 @@ pub(crate) const ALL: &[Scenario] = &[
     headline::HEADLINE,
 ];
 
+/// Connections of one process of the load: a usual limit of descriptors is 20,000.
+const CONNECTIONS_PER_PROCESS_MAX: usize = 15_000;
+
 /// Something that is measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scenario {
@@ -237,7 +240,20 @@ impl Setup<'_> {
     /// # Errors
     /// As [`Clients::start`].
     pub(crate) fn clients(&self, server: &Server, streams: &Streams) -> anyhow::Result<Clients> {
-        Clients::start(&streams.options(server), 1, streams.streams, self.load_core)
+        self.clients_by(&streams.options(server), streams.streams)
+    }
+
+    /// As [`Self::clients`], with everything that a load can be told.
+    ///
+    /// # Errors
+    /// As [`Clients::start`].
+    pub(crate) fn clients_by(
+        &self,
+        options: &LoadOptions,
+        streams_max: usize,
+    ) -> anyhow::Result<Clients> {
+        let processes = options.connections.div_ceil(CONNECTIONS_PER_PROCESS_MAX);
+        Clients::start(options, processes.max(1), streams_max, self.load_core)
     }
 }
 

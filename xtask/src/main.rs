@@ -34,7 +34,7 @@ enum Task {
         #[arg(long)]
         list: bool,
     },
-    /// Installs what the tests need: Debian packages, Kafka, Python environments.
+    /// Installs what the tests need: Debian packages, Kafka, Python environments, Go.
     Parts,
     /// Checks what no compiler checks: layers, lengths, documents.
     Tidy,
@@ -52,11 +52,8 @@ enum Task {
     },
     /// Says what a fleet needs, from measured unit costs (docs/capacity.md).
     Capacity(capacity::Question),
-    /// Measures (release build); prints figures and judges nothing.
-    Bench {
-        #[command(subcommand)]
-        load: bench::Load,
-    },
+    /// Measures what serving costs, side by side with peers; fails where a bar is missed.
+    Bench(bench::BenchArgs),
 }
 
 fn main() -> ExitCode {
@@ -68,7 +65,7 @@ fn main() -> ExitCode {
         Task::Prove { list: true, .. } => prove::list(),
         Task::Prove { name, short, .. } => prove::run(&name.unwrap_or_default(), short),
         Task::Capacity(question) => capacity::run(&question),
-        Task::Bench { load } => bench::run(load),
+        Task::Bench(args) => bench::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -23,7 +23,27 @@ pub(crate) fn install() -> anyhow::Result<()> {
     for venv in ["venv-grpc", "venv-kafka", "venv-tools"] {
         python(venv)?;
     }
+    if !has_go() {
+        python("venv-go")?;
+    }
     Ok(())
+}
+
+/// The Go compiler, for the peers that figures are compared with: the machine's own, else the one that
+/// [`install`] brought.
+pub(crate) fn go() -> anyhow::Result<PathBuf> {
+    if has_go() {
+        return Ok(PathBuf::from("go"));
+    }
+    let installed = dir()?.join("venv-go/bin/go");
+    if !installed.is_file() {
+        bail!("no Go compiler: run `cargo xtask parts`");
+    }
+    Ok(installed)
+}
+
+fn has_go() -> bool {
+    sh::succeeds(Command::new("go").arg("version"))
 }
 
 /// The folder of all parts: `$WAYPOST_PARTS`, else `waypost/parts` in the user's cache folder.
@@ -159,14 +179,17 @@ fn description(file: &str) -> anyhow::Result<String> {
     std::fs::read_to_string(&path).with_context(|| format!("{}", path.display()))
 }
 
-fn with_tries(command: &mut Command) -> anyhow::Result<()> {
+/// Runs what goes over a network, several times if need be. Says so on standard error: what is built for
+/// a program that prints figures must not be among them.
+pub(crate) fn with_tries(command: &mut Command) -> anyhow::Result<()> {
+    sh::complain(&format!("$ {}", sh::describe(command)));
     for attempt in 1..TRIES {
-        match sh::run(command) {
+        match sh::run_unannounced(command) {
             Ok(()) => return Ok(()),
             Err(error) => sh::complain(&format!("{error:#}; try {attempt} of {TRIES}")),
         }
     }
-    sh::run(command)
+    sh::run_unannounced(command)
 }
 
 #[cfg(test)]

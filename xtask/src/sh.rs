@@ -45,8 +45,13 @@ impl Stopwatch {
 
 /// Runs a program in the root of the tree with its output shown; its failure is an error.
 pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
+    say(&format!("$ {}", describe(command)));
+    run_unannounced(command)
+}
+
+/// As [`run`], where nothing but the program's own output may be on standard output.
+pub(crate) fn run_unannounced(command: &mut Command) -> anyhow::Result<()> {
     let what = describe(command);
-    say(&format!("$ {what}"));
     let status = command
         .current_dir(root())
         .stdin(Stdio::null())
@@ -130,7 +135,8 @@ fn wait(child: &mut Child, deadline: Duration) -> anyhow::Result<Result<(), Stri
     }
 }
 
-fn describe(command: &Command) -> String {
+/// A command as one would type it.
+pub(crate) fn describe(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words
         .map(|word| word.to_string_lossy())

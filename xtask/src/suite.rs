@@ -73,7 +73,7 @@ const TIERS: &[Tier] = &[
     Tier {
         name: "bench",
         what: "`cargo xtask bench`, short: that it runs, not how fast",
-        run: |_| smoke(),
+        run: |_| benches(),
     },
 ];
 
@@ -257,8 +257,16 @@ fn proofs() -> anyhow::Result<Counts> {
     Ok(counts)
 }
 
-fn smoke() -> anyhow::Result<Counts> {
-    tool(&mut bench::smoke(true)?)
+/// Every scenario in small; one of them against a peer, so that peers are built and spoken to.
+fn benches() -> anyhow::Result<Counts> {
+    const COMPARED: &str = "steady";
+    let mut counts = Counts::default();
+    for name in bench::names()? {
+        let peer = (name == COMPARED).then_some("go-control-plane");
+        let done = bench::short(&name, peer).and_then(|mut command| sh::run(&mut command));
+        counts += Counts::one(report_failure(done));
+    }
+    Ok(counts)
 }
 
 fn report_failure(done: anyhow::Result<()>) -> bool {

@@ -16,7 +16,7 @@ const CORE: &str = "server CPU at that rate";
 /// Deliveries a second that are offered, one after the other.
 const OFFERED: &[u64] = &[
     1_000, 2_500, 5_000, 7_500, 10_000, 15_000, 20_000, 25_000, 30_000, 33_000, 36_000, 40_000,
-    45_000, 50_000, 55_000, 60_000,
+    45_000, 50_000, 55_000, 60_000, 70_000, 80_000,
 ];
 
 /// So many levels that do not hold, one after the other, end the search: one may have had bad luck.

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::steady::OPEN_MAX;
 use super::{Bound, Figure, Peers, Scenario, Setup, Size, Streams, Values, wait, window};
-use crate::clients::Clients;
 use crate::load::LoadOptions;
 use crate::load::command::Counted;
 use crate::load::plan::Kind;
@@ -56,7 +55,7 @@ fn run(setup: &Setup<'_>) -> anyhow::Result<Values> {
         then: Some(other.grpc()),
         ..streams.options(&first)
     };
-    let mut clients = Clients::start(&options, 1, streams.streams, setup.load_core)?;
+    let mut clients = setup.clients_by(&options, streams.streams)?;
     clients.open(streams.streams, OPEN_MAX)?;
     wait(settle)?;
     let count = streams.streams as u64;
