@@ -30,6 +30,9 @@ pub(crate) struct BenchArgs {
     /// Runs of each scenario and server.
     #[arg(long)]
     runs: Option<usize>,
+    /// How long the headline runs, in seconds, where there are no ten minutes.
+    #[arg(long)]
+    seconds: Option<u64>,
 }
 
 /// Builds what is needed and runs scenarios; fails where a judged bar is missed.
@@ -57,7 +60,17 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
     if let Some(runs) = args.runs {
         command.args(["--runs", &runs.to_string()]);
     }
+    if let Some(seconds) = args.seconds {
+        command.args(["--seconds", &seconds.to_string()]);
+    }
     sh::run_unannounced(&mut command)
+}
+
+/// The cost curves in small.
+pub(crate) fn short_curves() -> anyhow::Result<Command> {
+    let mut command = Command::new(target_dir("debug")?.join("waypost-bench"));
+    command.args(["curves", "--short"]);
+    Ok(command)
 }
 
 /// The short form of one scenario, with the peer where it is to be compared; all is built but that.

@@ -257,7 +257,8 @@ fn proofs() -> anyhow::Result<Counts> {
     Ok(counts)
 }
 
-/// Every scenario in small; one of them against a peer, so that peers are built and spoken to.
+/// Every scenario and curve in small; one scenario against a peer, so that peers are built and
+/// spoken to.
 fn benches() -> anyhow::Result<Counts> {
     const COMPARED: &str = "steady";
     let mut counts = Counts::default();
@@ -266,6 +267,8 @@ fn benches() -> anyhow::Result<Counts> {
         let done = bench::short(&name, peer).and_then(|mut command| sh::run(&mut command));
         counts += Counts::one(report_failure(done));
     }
+    let curves = bench::short_curves().and_then(|mut command| sh::run(&mut command));
+    counts += Counts::one(report_failure(curves));
     Ok(counts)
 }
 
