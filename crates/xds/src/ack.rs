@@ -1,6 +1,7 @@
 //! Nonces, and what the client said about the responses that carried them.
 
 use std::fmt;
+use std::num::NonZero;
 
 use waypost_core::ResourceType;
 
@@ -15,7 +16,8 @@ use crate::request::ErrorDetail;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Nonce {
     unique: u64,
-    remaining: u32,
+    /// One more than the chunks to come, so that no nonce takes no room of its own.
+    remaining_plus_one: NonZero<u32>,
 }
 
 impl Nonce {
@@ -26,10 +28,19 @@ impl Nonce {
             return None;
         }
         let (unique, remaining) = text.split_at(16);
-        Some(Self {
-            unique: u64::from_str_radix(unique, 16).ok()?,
-            remaining: u32::from_str_radix(remaining, 16).ok()?,
-        })
+        let unique = u64::from_str_radix(unique, 16).ok()?;
+        Some(Self::new(unique, u32::from_str_radix(remaining, 16).ok()?))
+    }
+
+    fn new(unique: u64, remaining: u32) -> Self {
+        Self {
+            unique,
+            remaining_plus_one: NonZero::<u32>::MIN.saturating_add(remaining),
+        }
+    }
+
+    fn remaining(self) -> u32 {
+        self.remaining_plus_one.get() - 1
     }
 
     /// The text on the wire.
@@ -37,14 +48,14 @@ impl Nonce {
         let mut text = [0; Self::TEXT_BYTES];
         let (unique, remaining) = text.split_at_mut(16);
         unique.copy_from_slice(&hex::<16>(self.unique));
-        remaining.copy_from_slice(&hex::<8>(self.remaining.into()));
+        remaining.copy_from_slice(&hex::<8>(self.remaining().into()));
         text
     }
 }
 
 impl fmt::Display for Nonce {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}{:08x}", self.unique, self.remaining)
+        write!(f, "{:016x}{:08x}", self.unique, self.remaining())
     }
 }
 
@@ -74,7 +85,7 @@ impl NonceSource {
     pub(crate) fn next(&mut self, remaining: u32) -> Nonce {
         let unique = self.next_unique;
         self.next_unique = unique.wrapping_add(1);
-        Nonce { unique, remaining }
+        Nonce::new(unique, remaining)
     }
 }
 

@@ -7,7 +7,6 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use hashbrown::HashSet;
 use waypost_core::locator::{glob_covers, glob_prefix};
 use waypost_core::{Interest, ResourceName, ResourceType, ResourceVersion};
 
@@ -30,7 +29,7 @@ pub(crate) struct DeltaSubstream {
     /// A response is due even if it says nothing.
     must_answer: bool,
     /// Removed, but listeners and routes may still refer to it at the client.
-    kept_back: HashSet<ResourceName>,
+    kept_back: BTreeSet<ResourceName>,
 }
 
 /// A collection that was just subscribed.
@@ -57,7 +56,7 @@ impl DeltaSubstream {
             is_new: true,
             fresh: Vec::new(),
             must_answer: false,
-            kept_back: HashSet::new(),
+            kept_back: BTreeSet::new(),
         }
     }
 

@@ -2,6 +2,7 @@
 //! and streams alike, and then writes once: what several streams say in one turn is one system
 //! call, and a change that many streams of a connection wait for wakes one task.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ pub(crate) struct ConnectionExecutor {
 #[derive(Default)]
 struct Starting {
     opened: Option<Arc<StreamHandle>>,
-    streams: Vec<Part>,
+    streams: VecDeque<Part>,
 }
 
 impl ConnectionExecutor {
@@ -36,8 +37,10 @@ impl ConnectionExecutor {
         self.starting.lock().opened = handle;
     }
 
-    fn take(&self) -> Vec<Part> {
-        std::mem::take(&mut self.starting.lock().streams)
+    /// The stream that is to be polled next. One after another, with the HTTP/2 layer in between: it
+    /// keeps the room for as many frames as ever waited for it at once.
+    fn next(&self) -> Option<Part> {
+        self.starting.lock().streams.pop_front()
     }
 }
 
@@ -48,7 +51,7 @@ where
     fn execute(&self, future: F) {
         let mut starting = self.starting.lock();
         let handle = starting.opened.take();
-        starting.streams.push(Part::Stream {
+        starting.streams.push_back(Part::Stream {
             future: Box::pin(future),
             handle,
         });
@@ -129,13 +132,10 @@ impl Future for Driver {
             match self.parts.poll_next_unpin(cx) {
                 Poll::Ready(Some(Finished::Stream)) => {}
                 Poll::Ready(Some(Finished::Connection) | None) => break true,
-                Poll::Pending => {
-                    let started = self.executor.take();
-                    if started.is_empty() {
-                        break false;
-                    }
-                    self.parts.extend(started);
-                }
+                Poll::Pending => match self.executor.next() {
+                    Some(stream) => self.parts.push(stream),
+                    None => break false,
+                },
             }
         };
         self.flusher.flush(cx);

@@ -4,6 +4,8 @@
 //!
 //! Sources: data-plane-api `discovery.proto`; protobuf encoding, "Message Structure".
 
+use std::num::NonZero;
+
 use prost::encoding::decode_varint;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -76,8 +78,8 @@ impl<'a> Glance<'a> {
     }
 
     /// Stands for the names: two requests with equal ones name the same.
-    pub(crate) fn names_digest(&self) -> u64 {
-        xxh3_64(self.names)
+    pub(crate) fn names_digest(&self) -> NonZero<u64> {
+        NonZero::new(xxh3_64(self.names)).unwrap_or(NonZero::<u64>::MIN)
     }
 }
 

@@ -7,8 +7,9 @@
 //! responses", "Resource updates"; gRFC A57.
 
 use std::collections::BTreeMap;
+use std::num::NonZero;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashSet;
 use tokio::time::Instant;
 use waypost_core::{EncodedResource, ResourceName, ResourceType, ResourceVersion};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -30,7 +31,7 @@ pub(crate) struct SotwSubstream {
     /// The newest request wants everything, permitted or not.
     is_wildcard: bool,
     /// Of the request whose names are applied, if it is known.
-    names_digest: Option<u64>,
+    names_digest: Option<NonZero<u64>>,
     stale: Option<Box<StaleNames>>,
     told: Told,
 }
@@ -52,7 +53,7 @@ struct StaleNames {
 enum Told {
     /// LDS and CDS: the set last sent.
     Whole {
-        set: HashMap<ResourceName, EncodedResource>,
+        set: BTreeMap<ResourceName, EncodedResource>,
         /// The set holds removed resources that listeners and routes may still refer to.
         keeps_removed: bool,
         /// The set was rejected: the next change is sent even if it leads back to it.
@@ -61,7 +62,7 @@ enum Told {
     /// Other types: besides explicit names, which keep their own, the members of the wildcard; and
     /// the digest of both.
     Parts {
-        members: HashMap<ResourceName, ResourceVersion>,
+        members: BTreeMap<ResourceName, ResourceVersion>,
         digest: u64,
     },
 }
@@ -70,13 +71,13 @@ impl SotwSubstream {
     pub(crate) fn new(resource_type: ResourceType) -> Self {
         let told = if resource_type.is_complete_in_sotw() {
             Told::Whole {
-                set: HashMap::new(),
+                set: BTreeMap::new(),
                 keeps_removed: false,
                 is_doubtful: false,
             }
         } else {
             Told::Parts {
-                members: HashMap::new(),
+                members: BTreeMap::new(),
                 digest: 0,
             }
         };
@@ -116,7 +117,7 @@ impl SotwSubstream {
 
     /// Whether the names of a request with this digest are applied already, so that nothing would
     /// follow from them.
-    pub(crate) fn has_names_of(&self, names_digest: u64) -> bool {
+    pub(crate) fn has_names_of(&self, names_digest: NonZero<u64>) -> bool {
         self.stale.is_none() && self.names_digest == Some(names_digest)
     }
 
@@ -126,7 +127,7 @@ impl SotwSubstream {
         &mut self,
         scene: &Scene<'_>,
         names: Vec<String>,
-        names_digest: Option<u64>,
+        names_digest: Option<NonZero<u64>>,
     ) {
         self.names_digest = names_digest;
         if let Some(stale) = self.stale.take() {
@@ -342,7 +343,7 @@ impl SotwSubstream {
             });
         }
         draft.renewed.append(&mut renewed);
-        *set = current.into_iter().collect();
+        *set = current;
         *is_doubtful = false;
         Some(draft)
     }

@@ -1,6 +1,7 @@
 //! One stream as a state machine without I/O: requests in, responses out. What is said is decided
 //! when a response is taken out, from the locator and the subscriptions of that moment.
 
+use std::num::NonZero;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -121,7 +122,7 @@ impl Stream {
     fn on_request(
         &mut self,
         request: Request,
-        names_digest: Option<u64>,
+        names_digest: Option<NonZero<u64>>,
         bytes: usize,
         now: Instant,
     ) -> Result<(), Status> {

@@ -1,8 +1,8 @@
 //! What a stream is subscribed to within one type, and what it was told about each explicit name.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use waypost_core::locator::{glob_covers, glob_prefix};
 use waypost_core::{
     Interest, ResourceLocator, ResourceName, ResourceType, ResourceVersion, Subscriber,
@@ -105,7 +105,7 @@ pub(crate) struct Subscriptions {
     resource_type: ResourceType,
     explicit: NameMap<Explicit>,
     /// By what their members' names begin with.
-    globs: HashMap<Box<str>, Glob>,
+    globs: BTreeMap<Box<str>, Glob>,
     wildcard: Option<SubscriptionToken>,
 }
 
@@ -114,7 +114,7 @@ impl Subscriptions {
         Self {
             resource_type,
             explicit: NameMap::default(),
-            globs: HashMap::new(),
+            globs: BTreeMap::new(),
             wildcard: None,
         }
     }

@@ -175,7 +175,7 @@ pub(crate) enum Substream {
     Sotw(SotwSubstream),
 }
 
-const _: () = assert!(size_of::<Substream>() <= 320);
+const _: () = assert!(size_of::<Substream>() <= 256);
 
 impl Substream {
     pub(crate) fn new(transport: Transport, resource_type: ResourceType) -> Self {
