@@ -73,6 +73,14 @@ impl Outgoing {
         slices.iter().map(|slice| slice.len()).sum()
     }
 
+    /// Keeps what the peer has not taken, in memory of that size, and returns the rest: peers that do
+    /// not read may be many.
+    fn keep_rest(&mut self) {
+        let rest = self.bytes.split_off(self.taken);
+        self.give_back();
+        self.bytes = rest;
+    }
+
     /// Returns the memory for the thread's next turn.
     fn give_back(&mut self) {
         let mut bytes = std::mem::take(&mut self.bytes);
@@ -163,6 +171,7 @@ impl Flusher {
                 }
                 Poll::Pending => {
                     outgoing.is_full = true;
+                    outgoing.keep_rest();
                     return;
                 }
             }
@@ -171,5 +180,90 @@ impl Flusher {
         if let Some(waker) = outgoing.waiting.take() {
             waker.wake();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::io::AsyncReadExt as _;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    async fn mk_connection() -> (CollectingSocket, Flusher, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let peer = TcpStream::connect(listener.local_addr().unwrap());
+        let (peer, accepted) = tokio::join!(peer, listener.accept());
+        let (socket, flusher) = split(accepted.unwrap().0);
+        (socket, flusher, peer.unwrap())
+    }
+
+    async fn write(socket: &mut CollectingSocket, parts: &[&[u8]]) -> usize {
+        let slices: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        poll_fn(|cx| Pin::new(&mut *socket).poll_write_vectored(cx, &slices))
+            .await
+            .unwrap()
+    }
+
+    async fn flush(flusher: &mut Flusher) {
+        poll_fn(|cx| {
+            flusher.flush(cx);
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn what_is_written_in_a_turn_arrives_in_order_once_it_is_flushed() {
+        let (mut socket, mut flusher, mut peer) = mk_connection().await;
+        assert_eq!(write(&mut socket, &[b"a", b"", b"bc"]).await, 3);
+        assert_eq!(write(&mut socket, &[b"d"]).await, 1);
+        assert!(peer.try_read(&mut [0; 1]).is_err(), "sent before its time");
+        flush(&mut flusher).await;
+        let mut read = [0; 4];
+        peer.read_exact(&mut read).await.unwrap();
+        assert_eq!(&read, b"abcd");
+        assert_eq!(flusher.outgoing.lock().bytes.capacity(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_does_not_read_holds_up_itself_and_loses_nothing() {
+        let (mut socket, mut flusher, mut peer) = mk_connection().await;
+        let mut sent = Vec::new();
+        while !flusher.outgoing.lock().is_full {
+            for _ in 0..40 {
+                let part = vec![u8::try_from(sent.len() % 251).unwrap(); 1000];
+                sent.extend_from_slice(&part);
+                write(&mut socket, &[&part]).await;
+            }
+            flush(&mut flusher).await;
+        }
+        {
+            let outgoing = flusher.outgoing.lock();
+            let (kept, room) = (outgoing.bytes.len(), outgoing.bytes.capacity());
+            assert!(kept <= 40_000, "{kept} bytes");
+            assert_eq!(room, kept, "room that nobody needs");
+        }
+        let refused = poll_fn(|cx| {
+            let refused = Pin::new(&mut socket).poll_write(cx, b"more").is_pending();
+            Poll::Ready(refused)
+        });
+        assert!(refused.await, "took more than the peer does");
+
+        let mut read = vec![0; sent.len()];
+        let reading = peer.read_exact(&mut read);
+        let flushing = poll_fn(|cx| {
+            flusher.flush(cx);
+            match flusher.outgoing.lock().is_full {
+                true => Poll::Pending,
+                false => Poll::Ready(()),
+            }
+        });
+        let (done, ()) = tokio::join!(reading, flushing);
+        done.unwrap();
+        assert!(read == sent, "other bytes than were sent");
+        assert_eq!(write(&mut socket, &[b"more"]).await, 4);
     }
 }
