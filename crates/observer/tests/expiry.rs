@@ -15,11 +15,17 @@ use waypost_core::{RecordKind, Topic};
 use waypost_log::MemoryLog;
 use waypost_observer::RunningObserver;
 
-use common::{Life, eventually, get_json, metric, mk_announcement, mk_log};
+use common::{Life, eventually, get, get_json, metric, mk_announcement, mk_log};
 
+/// Instances that are served; a cluster that is not known yet has none.
 async fn count(observer: &RunningObserver, cluster: &str) -> usize {
-    let page: Page<UriView> = get_json(observer, &format!("/api/v1/uris/{cluster}")).await;
-    page.items.len()
+    match get(observer, &format!("/api/v1/uris/{cluster}")).await {
+        (404, _) => 0,
+        (_, text) => serde_json::from_str::<Page<UriView>>(&text)
+            .unwrap()
+            .items
+            .len(),
+    }
 }
 
 /// Reads the status until this Observer keeps the log's time.

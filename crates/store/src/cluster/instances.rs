@@ -149,7 +149,10 @@ impl Instances {
     /// Makes one of a piece and the next where that is half full, so that the next insertion does not part
     /// them again.
     fn join(&mut self, piece: usize) {
-        let Some([first, second]) = self.pieces.get_mut(piece..).and_then(<[_]>::first_chunk_mut)
+        let Some([first, second]) = self
+            .pieces
+            .get_mut(piece..)
+            .and_then(<[_]>::first_chunk_mut)
         else {
             return;
         };
