@@ -205,8 +205,7 @@ mod tests {
     use super::*;
     use crate::clock::Mark;
     use crate::event::Life;
-    use crate::key_state::Place;
-    use crate::partition_fold::NewContent;
+    use crate::key_state::{AnnouncementDigest, NewContent, Place};
 
     fn life(id: u64, birth: i64, seq: u64) -> Life {
         Life {
@@ -224,6 +223,7 @@ mod tests {
         };
         let content = NewContent {
             value: InstanceValue::new(&InstanceUri::parse("grpc://h:1").unwrap(), b""),
+            digest: AnnouncementDigest::default(),
             ttl_ms: 30_000,
         };
         let mut live = Live::unconfirmed(life, content, at);

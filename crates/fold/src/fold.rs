@@ -15,7 +15,7 @@ use crate::clock::{Mark, PartitionClock};
 use crate::copies;
 use crate::digest::{self, BucketPage, PartitionDigests};
 use crate::event::{FoldEvent, Outcome, RejectReason};
-use crate::key_state::{KeyState, Rank};
+use crate::key_state::{AnnouncementDigest, KeyState, Rank};
 use crate::key_table::{ClusterNames, KeyParts};
 use crate::limits::GONE_KEPT_TTLS;
 use crate::partition_fold::{BurialDue, Overdue, PartitionFold};
@@ -109,6 +109,17 @@ impl Fold {
     pub fn advance_to(&mut self, partition: PartitionId, position: Offset) {
         self.make_partitions(partition.0.saturating_add(1));
         self.clock.advance_to(partition, position);
+    }
+
+    /// Fetches what is kept of the keys of some records that are about to be read. They are of one
+    /// partition as a rule; of others nothing is fetched.
+    pub(crate) fn foresee(&self, records: &[Record]) {
+        let partition = records.first().map(|record| record.partition.0 as usize);
+        if let Some(fold) = partition.and_then(|index| self.partitions.get(index)) {
+            let of_fold = records.iter().filter(|r| r.partition == fold.id);
+            let keys = of_fold.filter_map(|record| KeyParts::split(record.key.as_deref()?));
+            fold.keys.fetch(keys);
+        }
     }
 
     /// Reads one record, appends what happened to `events` and says what became of the record.
@@ -301,11 +312,18 @@ impl Fold {
         let (Some(clock), Some(fold)) = (clock, fold) else {
             return Ok(Outcome::Ignored);
         };
+        let parts = KeyParts::split(key);
         let strays_before = fold.strays().len();
         let step = fold.apply(Reading {
             record,
             headers,
             record_key: key,
+            key: parts,
+            digest: parts
+                .zip(record.value.as_deref())
+                .map_or_else(AnnouncementDigest::default, |(key, value)| {
+                    key.digest(value)
+                }),
             clock,
             settings: &self.settings,
             names: &mut self.names,

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use hashbrown::HashTable;
 use waypost_core::{ClusterName, InstanceKey};
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed, xxh3_128_with_seed};
 
-use crate::key_state::KeyState;
-use crate::limits::STATES_PER_PIECE;
+use crate::key_state::{AnnouncementDigest, KeyState};
+use crate::limits::{RECORDS_FORESEEN, STATES_PER_PIECE};
 
 /// Where a key's state is kept. Given to another key once that state is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,6 +47,11 @@ impl<'a> KeyParts<'a> {
     fn new(cluster: &'a [u8], uri: &'a [u8]) -> Self {
         let hash = xxh3_64_with_seed(uri, xxh3_64(cluster));
         Self { cluster, uri, hash }
+    }
+
+    /// Of this key and `value`, announced under it.
+    pub(crate) fn digest(self, value: &[u8]) -> AnnouncementDigest {
+        AnnouncementDigest(xxh3_128_with_seed(value, self.hash).to_le_bytes())
     }
 
     fn is(self, key: &InstanceKey) -> bool {
@@ -105,6 +110,35 @@ impl KeyTable {
     pub(crate) fn find(&self, key: KeyParts<'_>) -> Option<Slot> {
         let is_key = |index: &u32| self.states.get(*index).is_some_and(|s| key.is(&s.key));
         self.by_hash.find(key.hash, is_key).copied().map(Slot)
+    }
+
+    /// The key whose standing announcement is this one. Neither its name nor its value is read: among
+    /// millions of keys each of the two is a wait for memory.
+    pub(crate) fn find_announced(
+        &self,
+        key: KeyParts<'_>,
+        digest: AnnouncementDigest,
+    ) -> Option<Slot> {
+        let is_same = |index: &u32| {
+            let live = self.states.get(*index).and_then(KeyState::live);
+            live.is_some_and(|live| live.digest == digest)
+        };
+        self.by_hash.find(key.hash, is_same).copied().map(Slot)
+    }
+
+    /// Fetches what a heartbeat needs of some keys into the processor's caches. Among millions of them
+    /// nearly all of its time is waiting for memory, for the table and then for the state. Here the waits
+    /// for several keys overlap, since no step depends on another key's.
+    pub(crate) fn fetch<'a>(&self, keys: impl Iterator<Item = KeyParts<'a>>) {
+        let mut hashes = [None; RECORDS_FORESEEN];
+        for (hash, key) in hashes.iter_mut().zip(keys) {
+            *hash = Some(key.hash);
+        }
+        // Which of those with the same few bits of its hash it is, is seen when it is looked up.
+        let slots = hashes.map(|hash| self.by_hash.find(hash?, |_| true).copied());
+        let states = slots.map(|index| self.states.get(index?));
+        let bytes = states.map(|state| state.map_or(0, KeyState::touch));
+        std::hint::black_box(bytes);
     }
 
     pub(crate) fn get(&self, slot: Slot) -> Option<&KeyState> {

@@ -11,6 +11,7 @@ use crate::config_fold::{ConfigFold, ControlFold};
 use crate::continuity::{Alarm, Discontinuity};
 use crate::event::{FoldEvent, Outcome};
 use crate::fold::Fold;
+use crate::limits::RECORDS_FORESEEN;
 use crate::loading::Loading;
 use crate::topic_clock::TopicClock;
 
@@ -41,13 +42,15 @@ pub(crate) trait TopicFold {
     fn clock_mut(&mut self) -> &mut TopicClock;
     fn set_partitions(&mut self, count: u32);
     fn advance_to(&mut self, partition: PartitionId, position: Offset);
+    /// Called with a few records before they are applied: may fetch from memory what they are about.
+    fn foresee(&self, records: &[Record]);
     fn apply(&mut self, record: &Record, events: &mut Vec<FoldEvent>) -> Outcome;
     /// Takes the place of `old` after a whole replay. `events` gets what is served differently.
     fn take_over(&mut self, old: &Self, sameness: Sameness, events: &mut Vec<FoldEvent>);
 }
 
 macro_rules! topic_fold {
-    ($fold:ty, $take_over:ident) => {
+    ($fold:ty, $take_over:ident, $foresee:expr) => {
         impl TopicFold for $fold {
             fn clock(&self) -> &TopicClock {
                 self.clock()
@@ -61,6 +64,9 @@ macro_rules! topic_fold {
             fn advance_to(&mut self, partition: PartitionId, position: Offset) {
                 self.advance_to(partition, position);
             }
+            fn foresee(&self, records: &[Record]) {
+                $foresee(self, records);
+            }
             fn apply(&mut self, record: &Record, events: &mut Vec<FoldEvent>) -> Outcome {
                 self.apply(record, events)
             }
@@ -71,9 +77,9 @@ macro_rules! topic_fold {
     };
 }
 
-topic_fold!(Fold, adopt_missing);
-topic_fold!(ConfigFold, adopt_missing);
-topic_fold!(ControlFold, adopt_missing);
+topic_fold!(Fold, adopt_missing, Fold::foresee);
+topic_fold!(ConfigFold, adopt_missing, |_, _| {});
+topic_fold!(ControlFold, adopt_missing, |_, _| {});
 
 /// One topic.
 #[derive(Clone, Debug)]
@@ -189,7 +195,11 @@ impl<F: TopicFold> Lane<F> {
         let mut unserved = Vec::new();
         let is_replaying = self.is_replaying();
         let fold = self.reading_mut();
-        for record in records {
+        for (index, record) in records.iter().enumerate() {
+            if index % RECORDS_FORESEEN == 0 {
+                let next = records.len().min(index + RECORDS_FORESEEN);
+                fold.foresee(&records[index..next]);
+            }
             let events = if is_replaying {
                 unserved.clear();
                 &mut unserved

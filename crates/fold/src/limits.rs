@@ -114,6 +114,10 @@ pub const BIRTH_AHEAD_MAX: Duration = Duration::from_secs(60);
 /// millions is a few hundred allocations.
 pub(crate) const STATES_PER_PIECE: usize = 4096;
 
+/// Records whose keys are looked up together before they are applied one by one: more than a processor
+/// waits for at once, few enough to stay in its first cache until they are applied.
+pub(crate) const RECORDS_FORESEEN: usize = 32;
+
 /// Seconds of log time that the expiry wheel spans. Longer times-to-live go round more than once.
 pub const WHEEL_SECONDS: usize = 512;
 

@@ -5,14 +5,16 @@ mod due;
 
 use std::collections::{BTreeSet, VecDeque};
 
-use waypost_core::{InstanceKey, InstanceValue, LogTime, Offset, PartitionId, Timestamp};
+use waypost_core::{InstanceKey, LogTime, Offset, PartitionId, Timestamp};
 
 use crate::cap::Lapse;
 use crate::census::Change;
 use crate::clock::{Mark, PartitionClock};
 use crate::digest::{DigestedKey, KeyDigest, PartitionDigests, bucket_of};
 use crate::event::{Confirmation, Life};
-use crate::key_state::{Burial, Gone, KeyState, Live, Place, Rank, Refused, Standing};
+use crate::key_state::{
+    Accepted, Burial, Gone, KeyState, Live, NewContent, Place, Rank, Refused, Standing,
+};
 use crate::key_table::{ClusterNames, KeyParts, KeyTable, Slot};
 use crate::limits::GONE_KEYS_MAX;
 use crate::wheel::Wheel;
@@ -53,20 +55,6 @@ pub(crate) struct NewKey {
     pub(crate) key: InstanceKey,
     /// It belongs to another partition.
     pub(crate) stray: bool,
-}
-
-/// An accepted announcement.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Accepted {
-    pub(crate) life: Life,
-    pub(crate) place: Place,
-}
-
-/// Content that was not there before.
-#[derive(Clone, Debug)]
-pub(crate) struct NewContent {
-    pub(crate) value: InstanceValue,
-    pub(crate) ttl_ms: u32,
 }
 
 impl PartitionFold {
@@ -174,6 +162,7 @@ impl PartitionFold {
         };
         let content = NewContent {
             value: old.value.clone(),
+            digest: old.digest,
             ttl_ms: old.ttl_ms,
         };
         let live = Live::unconfirmed(old.life(), content, at);

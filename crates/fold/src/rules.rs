@@ -16,17 +16,23 @@ use crate::event::{
     Confirmation, GoneCause, Life, Refusal, RefusalReason, RejectReason, VoidReason,
 };
 use crate::fold::FoldSettings;
-use crate::key_state::{KeyState, Live, Place, Refused, Standing};
+use crate::key_state::{
+    Accepted, AnnouncementDigest, KeyState, Live, NewContent, Place, Refused, Standing,
+};
 use crate::key_table::{ClusterNames, KeyParts, Slot};
 use crate::limits::WITHDRAWAL_BARS_TTLS;
 use crate::order::{self, Bar, Silence};
-use crate::partition_fold::{Accepted, NewContent, NewKey, PartitionFold};
+use crate::partition_fold::{NewKey, PartitionFold};
 
 /// One record, and what is needed to judge it.
 pub(crate) struct Reading<'a> {
     pub(crate) record: &'a Record,
     pub(crate) headers: &'a Headers,
     pub(crate) record_key: &'a [u8],
+    /// `None` for what is no key of an instance.
+    pub(crate) key: Option<KeyParts<'a>>,
+    /// Of key and value.
+    pub(crate) digest: AnnouncementDigest,
     /// The partition's clock, already past the record.
     pub(crate) clock: &'a PartitionClock,
     pub(crate) settings: &'a FoldSettings,
@@ -55,7 +61,10 @@ pub(crate) enum Step {
 impl PartitionFold {
     /// Applies a record that is no tick and no identity.
     pub(crate) fn apply(&mut self, mut r: Reading<'_>) -> Result<Step, RejectReason> {
-        let slot = KeyParts::split(r.record_key).and_then(|key| self.keys.find(key));
+        let slot = r.key.and_then(|key| {
+            let repeated = self.keys.find_announced(key, r.digest);
+            repeated.or_else(|| self.keys.find(key))
+        });
         if slot.is_some_and(|slot| self.keys.get(slot).is_some_and(|state| state.stray)) {
             self.stray_records += 1;
         }
@@ -101,7 +110,7 @@ impl PartitionFold {
             Standing::Live(_) if r.headers.evidence.is_some() && !state.is_unconfirmed() => {
                 Ok(self.restated(r, slot, arriving))
             }
-            Standing::Live(live) if *live.value == *value => self.beat(r, slot, arriving),
+            Standing::Live(live) if live.digest == r.digest => self.beat(r, slot, arriving),
             Standing::Live(_) => self.change(r, slot, arriving),
             Standing::Gone(_) => self.announce_gone(r, slot, arriving),
         }
@@ -116,6 +125,7 @@ impl PartitionFold {
         let announcement = decode_for(&key, arriving.value)?;
         let content = NewContent {
             value: InstanceValue::new(&key.uri, arriving.value),
+            digest: r.digest,
             ttl_ms: r.settings.ttl_ms(announcement.ttl),
         };
         let uri = content.value.uri();
@@ -170,7 +180,7 @@ impl PartitionFold {
         if let Err(reason) = self.judge_on_live(r, slot, arriving.life) {
             return Ok(self.refuse(r, slot, arriving, content, reason));
         }
-        let new = self.new_content(slot, arriving, &content);
+        let new = self.new_content(r, slot, arriving, &content);
         self.touch(slot, r.accept(arriving.life), new, r.clock.log_time());
         Ok(self.live_step(slot))
     }
@@ -194,7 +204,7 @@ impl PartitionFold {
         if let Err(reason) = order::announce_on_gone(gone.life, bar, arriving.life) {
             return Ok(self.refuse(r, slot, arriving, content, reason));
         }
-        if let Some(new) = self.new_content(slot, arriving, &content) {
+        if let Some(new) = self.new_content(r, slot, arriving, &content) {
             self.revive(slot, r.accept(arriving.life), new, r.clock.log_time());
         }
         Ok(self.live_step(slot))
@@ -372,6 +382,7 @@ impl PartitionFold {
     /// A copy of what was announced: a reader's record may be a slice of a whole batch.
     fn new_content(
         &self,
+        r: &Reading<'_>,
         slot: Slot,
         arriving: Arriving<'_>,
         content: &Content,
@@ -379,6 +390,7 @@ impl PartitionFold {
         let state = self.keys.get(slot)?;
         Some(NewContent {
             value: InstanceValue::new(&state.key.uri, arriving.value),
+            digest: r.digest,
             ttl_ms: content.ttl_ms,
         })
     }

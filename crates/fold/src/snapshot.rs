@@ -10,8 +10,9 @@ use waypost_core::{InstanceKey, InstanceValue, Offset, PartitionId, Timestamp};
 use crate::config_fold::{ConfigFold, Held, Origin};
 use crate::event::{Confirmation, FoldEvent, Life};
 use crate::fold::{Fold, FoldSettings};
-use crate::key_state::{KeyState, Live, Place};
-use crate::partition_fold::{Accepted, NewContent, NewKey};
+use crate::key_state::{Accepted, KeyState, Live, NewContent, Place};
+use crate::key_table::KeyParts;
+use crate::partition_fold::NewKey;
 
 /// The served state of one log, as far as it must be known to compare another reading with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -115,6 +116,7 @@ impl Fold {
         };
         let content = NewContent {
             value: InstanceValue::new(&instance.key.uri, &instance.value),
+            digest: KeyParts::of(&instance.key).digest(&instance.value),
             ttl_ms: instance.ttl_ms,
         };
         if instance.confirmation == Confirmation::Unconfirmed {
