@@ -2,6 +2,7 @@
 
 mod capacity;
 mod fanout;
+mod fleet;
 mod flood;
 mod headline;
 mod ingest;
@@ -35,6 +36,7 @@ pub(crate) const ALL: &[Scenario] = &[
     reconnect::RECONNECT,
     ingest::INGEST,
     headline::HEADLINE,
+    fleet::FLEET,
 ];
 
 /// Connections of one process of the load: a usual limit of descriptors is 20,000.
