@@ -249,9 +249,12 @@ impl DeltaSubstream {
         why: Why,
     ) -> Option<Entry> {
         let resource_type = self.common.resource_type;
-        let mut explicit = self.common.subscriptions.find_wanted_mut(&name)?;
+        if !self.common.subscriptions.wants(&name) {
+            return None;
+        }
         let found = scene.find(resource_type, &name);
         let version = found.as_ref().map(|resource| resource.version());
+        let mut explicit = self.common.subscriptions.find_explicit_mut(&name);
         let is_known = match why {
             Why::Asked => false,
             Why::Held(held) => version == Some(held),

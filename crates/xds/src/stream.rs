@@ -291,7 +291,7 @@ impl Stream {
         for (name, types) in marks {
             for substream in substreams.iter_mut().flatten() {
                 if types.contains(substream.common().resource_type) {
-                    substream.mark(name.clone());
+                    substream.mark(name.clone(), Why::Changed);
                 }
             }
         }

@@ -232,19 +232,6 @@ impl Subscriptions {
         self.explicit.get_mut(name)
     }
 
-    /// A name of which anything is to be sent: `None` within for one that only a collection covers.
-    #[expect(
-        clippy::option_option,
-        reason = "not wanted, and wanted but not by its own name"
-    )]
-    pub(crate) fn find_wanted_mut(&mut self, name: &str) -> Option<Option<&mut Explicit>> {
-        let is_member = self.is_member(name);
-        match self.explicit.get_mut(name) {
-            None => is_member.then_some(None),
-            explicit => Some(explicit),
-        }
-    }
-
     /// Whether a glob or the wildcard covers `name`.
     pub(crate) fn is_member(&self, name: &str) -> bool {
         self.has_wildcard() || self.find_glob_of(name).is_some()

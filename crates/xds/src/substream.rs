@@ -200,10 +200,10 @@ impl Substream {
     }
 
     /// A resource changed.
-    pub(crate) fn mark(&mut self, name: ResourceName) {
+    pub(crate) fn mark(&mut self, name: ResourceName, why: Why) {
         let common = self.common_mut();
         if common.subscriptions.wants(&name) {
-            common.pending.add(name, Why::Changed);
+            common.pending.add(name, why);
         }
     }
 
