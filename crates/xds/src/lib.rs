@@ -45,6 +45,8 @@ mod status;
 mod stream;
 mod subscription;
 mod substream;
+#[cfg(test)]
+mod testing;
 mod unknown;
 
 pub use ack::AckView;

@@ -58,19 +58,10 @@ impl Mailbox {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::task::{Context, Wake};
+    use std::task::Context;
 
     use super::*;
-
-    #[derive(Default)]
-    struct CountWakes(AtomicUsize);
-
-    impl Wake for CountWakes {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
+    use crate::testing::CountWakes;
 
     #[test]
     fn many_posts_wake_the_thread_once_and_each_task() {
@@ -90,7 +81,7 @@ mod tests {
                     scope.spawn(|| mailbox.post(Waker::from(Arc::clone(&task))));
                 }
             });
-            assert_eq!(postman.0.load(Ordering::Relaxed), round);
+            assert_eq!(postman.count(), round);
         }
         assert!(
             running
@@ -98,6 +89,6 @@ mod tests {
                 .poll(&mut Context::from_waker(&waker))
                 .is_pending()
         );
-        assert_eq!(task.0.load(Ordering::Relaxed), 200);
+        assert_eq!(task.count(), 200);
     }
 }

@@ -173,19 +173,9 @@ impl Subscriber for Outbox {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::task::Wake;
 
     use super::*;
-
-    #[derive(Default)]
-    struct CountWakes(AtomicUsize);
-
-    impl Wake for CountWakes {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
+    use crate::testing::CountWakes;
 
     #[test]
     fn many_marks_are_one_wake_and_one_entry_per_name() {
@@ -196,14 +186,14 @@ mod tests {
             outbox.mark_changed(ResourceType::Cluster, &"a".into());
             outbox.mark_changed(ResourceType::Cluster, &"b".into());
         }
-        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+        assert_eq!(wakes.count(), 1);
         assert!(matches!(outbox.backlog(), Backlog::Since(_)));
         assert_eq!(outbox.take().len(), 2);
         assert_eq!(outbox.backlog(), Backlog::None);
 
         outbox.register(&Waker::from(Arc::clone(&wakes)));
         outbox.mark_changed(ResourceType::Cluster, &"a".into());
-        assert_eq!(wakes.0.load(Ordering::Relaxed), 2);
+        assert_eq!(wakes.count(), 2);
     }
 
     #[test]
