@@ -19,7 +19,7 @@ use waypost_core::{Health, ResourceType};
 use waypost_observer::RunningObserver;
 
 use common::xds::Delta;
-use common::{Life, eventually, get, get_json, mk_announcement, mk_log};
+use common::{DEADLINE, Life, POLL, eventually, get, get_json, mk_announcement, mk_log};
 
 async fn until_served(observer: &RunningObserver, cluster: &str, instances: usize) {
     eventually("the instances are served", || async {
@@ -28,6 +28,28 @@ async fn until_served(observer: &RunningObserver, cluster: &str, instances: usiz
         (page.items.len() == instances).then_some(())
     })
     .await;
+}
+
+/// Waits until `/metrics` has all of these lines; gives the text that has.
+async fn until_metrics_show(observer: &RunningObserver, wanted: &[String]) -> String {
+    let mut seen = String::new();
+    let shown = async {
+        loop {
+            (_, seen) = get(observer, "/metrics").await;
+            let lines: BTreeSet<&str> = seen.lines().collect();
+            if wanted.iter().all(|line| lines.contains(&line[..])) {
+                return;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    if tokio::time::timeout(DEADLINE, shown).await.is_err() {
+        let missing = wanted
+            .iter()
+            .filter(|line| !seen.lines().any(|l| l == *line));
+        panic!("{:?} not in\n{seen}", missing.collect::<Vec<_>>());
+    }
+    seen
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -194,9 +216,8 @@ async fn metrics_have_the_agreed_names_and_closed_labels() {
         .announce()
         .await;
     stream.next().await;
-    let (_, text) = get(&observer, "/metrics").await;
     let url = ResourceType::D2UriMap.type_url();
-    for line in [
+    let wanted = [
         "observer_streams{transport=\"delta\"} 1".to_owned(),
         format!("observer_pushes_total{{type_url=\"{url}\"}} 2"),
         format!("observer_nacks_total{{type_url=\"{url}\"}} 0"),
@@ -211,9 +232,9 @@ async fn metrics_have_the_agreed_names_and_closed_labels() {
         "observer_unconfirmed_instances 0".to_owned(),
         "observer_orphaned_records 0".to_owned(),
         "ingest_replaying{topic=\"announcements\"} 0".to_owned(),
-    ] {
-        assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
-    }
+    ];
+    // Gauges follow what they show by a tick, counters of a stream by its write.
+    let text = until_metrics_show(&observer, &wanted).await;
     assert!(
         !text.contains("secret") && !text.contains("probe"),
         "{text}"

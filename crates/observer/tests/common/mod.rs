@@ -23,6 +23,9 @@ use waypost_proto::v1::gateway_client::GatewayClient;
 /// Longest wait for anything; a test that needs it has failed.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
+/// How often a condition is looked at.
+pub(crate) const POLL: Duration = Duration::from_millis(10);
+
 /// Where the log's clock starts.
 pub(crate) const START: Timestamp = Timestamp(1_700_000_000_000);
 
@@ -155,7 +158,7 @@ where
             if let Some(value) = condition().await {
                 return value;
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            tokio::time::sleep(POLL).await;
         }
     };
     tokio::time::timeout(DEADLINE, waited)
