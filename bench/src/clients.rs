@@ -11,7 +11,7 @@ use crate::kernel;
 use crate::load::LoadOptions;
 use crate::load::command::{Command, Counted};
 use crate::load::stats::{Line, Report};
-use crate::server::{Core, pinned};
+use crate::server::{Cores, pinned};
 
 /// The processes of a load; they end when dropped.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Clients {
         options: &LoadOptions,
         processes: usize,
         streams_max: usize,
-        core: Core,
+        cores: Cores,
     ) -> anyhow::Result<Self> {
         let start = |index| {
             let part = LoadOptions {
@@ -44,7 +44,7 @@ impl Clients {
                 first_stream: index * streams_max.div_ceil(processes),
                 ..options.clone()
             };
-            Process::start(&part, core)
+            Process::start(&part, cores)
         };
         Ok(Self {
             processes: (0..processes).map(start).collect::<anyhow::Result<_>>()?,
@@ -136,9 +136,9 @@ impl Drop for Clients {
 }
 
 impl Process {
-    fn start(options: &LoadOptions, core: Core) -> anyhow::Result<Self> {
+    fn start(options: &LoadOptions, cores: Cores) -> anyhow::Result<Self> {
         let own = std::env::current_exe()?.into_os_string();
-        let mut command = pinned(&[own, "load".into()], core)?;
+        let mut command = pinned(&[own, "load".into()], cores)?;
         for (name, value) in args(options) {
             command.arg(format!("--{name}")).arg(value);
         }

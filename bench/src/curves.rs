@@ -14,7 +14,7 @@ use anyhow::Context as _;
 use clap::Args;
 
 use crate::scenario::{Setup, Size};
-use crate::server::{Core, Side};
+use crate::server::Side;
 
 /// Which curves, and where they go.
 #[derive(Debug, Args)]
@@ -58,12 +58,12 @@ const ALL: &[Curve] = &[
 /// A curve is unknown, cannot be measured, or its file cannot be written.
 pub(crate) fn run(args: &CurvesArgs) -> anyhow::Result<()> {
     let ours = Side::ours()?;
-    let (server_core, load_core): (Core, Core) = crate::runner::cores();
+    let (server_cores, load_cores) = ours.placement();
     let setup = Setup {
         side: &ours,
         size: if args.short { Size::Short } else { Size::Full },
-        server_core,
-        load_core,
+        server_cores,
+        load_cores,
         time: None,
     };
     for name in &args.curves {

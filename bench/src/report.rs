@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::machine::Machine;
 use crate::scenario::{Bar, Bound, Figure, Scenario, Size, Surroundings, Values};
+use crate::server::{Role, Side};
 
 /// Above this share of its core the load may have been the limit.
 const LOAD_CORE_MAX: f64 = 0.9;
@@ -36,6 +37,7 @@ pub(crate) struct Outcome {
 #[derive(Debug)]
 pub(crate) struct SideRuns {
     name: String,
+    role: Role,
     runs: Vec<Values>,
 }
 
@@ -55,6 +57,8 @@ struct FigureOutcome {
 #[derive(Debug, Serialize)]
 struct SideFigure {
     name: String,
+    #[serde(skip)]
+    role: Role,
     values: Spread,
     /// Ours divided by this side's, run by run; none for ours.
     ratio: Option<Spread>,
@@ -121,9 +125,10 @@ impl Report {
 }
 
 impl SideRuns {
-    pub(crate) fn new(name: String) -> Self {
+    pub(crate) fn new(side: &Side) -> Self {
         Self {
-            name,
+            name: side.name.clone(),
+            role: side.role,
             runs: Vec::new(),
         }
     }
@@ -221,6 +226,7 @@ impl FigureOutcome {
             let ratio = || ours.iter().zip(&values).map(|(our, theirs)| our / theirs);
             SideFigure {
                 name: side.name.clone(),
+                role: side.role,
                 ratio: (index > 0).then(|| Spread::of(ratio().collect())),
                 values: Spread::of(values),
             }
@@ -230,7 +236,7 @@ impl FigureOutcome {
             unit: figure.unit,
             sides: sides.iter().enumerate().map(of_side).collect(),
             reference: figure.reference.filter(|_| sides.len() < 2),
-            bar: bar_in_words(figure),
+            bar: bar_in_words(figure, sides),
             verdict: Verdict::None,
         };
         if size == Size::Full {
@@ -240,14 +246,16 @@ impl FigureOutcome {
     }
 
     fn judge(&self, figure: &Figure) -> Verdict {
-        let Some((ours, peers)) = self.sides.split_first() else {
+        let Some((ours, others)) = self.sides.split_first() else {
             return Verdict::None;
         };
         // Every peer's, so the better one's too.
-        let ratios = peers.iter().filter_map(|peer| peer.ratio.as_ref());
-        if let Some(bound) = figure.ratio
-            && ratios.into_iter().any(|ratio| !bound.holds(ratio.median))
-        {
+        let bounds = others.iter().filter_map(|other| {
+            let bound = find_bound_of_ratio(figure, other.role)?;
+            Some((bound, other.ratio.as_ref()?.median))
+        });
+        let bounds: Vec<(Bound, f64)> = bounds.collect();
+        if bounds.iter().any(|(bound, ratio)| !bound.holds(*ratio)) {
             return Verdict::Missed;
         }
         match figure.bar {
@@ -255,7 +263,7 @@ impl FigureOutcome {
             Bar::Judged(_) => Verdict::Missed,
             Bar::Shown(bound) if !bound.holds(ours.values.median) => Verdict::ShownMissed,
             Bar::Shown(_) => Verdict::ShownMet,
-            Bar::None if figure.ratio.is_some() && !peers.is_empty() => Verdict::Met,
+            Bar::None if !bounds.is_empty() => Verdict::Met,
             Bar::None => Verdict::None,
         }
     }
@@ -329,7 +337,16 @@ impl Values {
     }
 }
 
-fn bar_in_words(figure: &Figure) -> String {
+/// What our figure divided by another side's must be.
+fn find_bound_of_ratio(figure: &Figure, other: Role) -> Option<Bound> {
+    match other {
+        Role::Ours => None,
+        Role::Peer => figure.ratio,
+        Role::OursOnCores(_) => Some(figure.unit_cost?.bound_on_more_cores()),
+    }
+}
+
+fn bar_in_words(figure: &Figure, sides: &[SideRuns]) -> String {
     let bound = |bound| match bound {
         Bound::AtLeast(least) => format!("at least {}", number(least)),
         Bound::AtMost(most) => format!("at most {}", number(most)),
@@ -339,7 +356,8 @@ fn bar_in_words(figure: &Figure) -> String {
         Bar::Judged(own) => Some(bound(own)),
         Bar::Shown(own) => Some(format!("({})", bound(own))),
     };
-    let ratio = figure.ratio.map(|ratio| format!("ratio {}", bound(ratio)));
+    let other = sides.get(1).map_or(Role::Peer, |side| side.role);
+    let ratio = find_bound_of_ratio(figure, other).map(|ratio| format!("ratio {}", bound(ratio)));
     let parts: Vec<String> = own.into_iter().chain(ratio).collect();
     parts.join(", ")
 }

@@ -1,11 +1,20 @@
 //! How figures are judged and spelled.
 
 use super::*;
-use crate::scenario::Peers;
+use crate::scenario::{Peers, UnitCost};
 
 const FIGURE: Figure = Figure::new("speed", "/s");
 
 fn outcome(figures: &'static [Figure], ours: &[f64], theirs: &[f64], size: Size) -> Outcome {
+    compared(figures, ours, (Role::Peer, theirs), size)
+}
+
+fn compared(
+    figures: &'static [Figure],
+    ours: &[f64],
+    (role, theirs): (Role, &[f64]),
+    size: Size,
+) -> Outcome {
     let scenario = Scenario {
         name: "made-up",
         what: "nothing",
@@ -13,8 +22,12 @@ fn outcome(figures: &'static [Figure], ours: &[f64], theirs: &[f64], size: Size)
         figures,
         run: |_| Ok(Values::default()),
     };
-    let side = |name: &str, values: &[f64]| {
-        let mut side = SideRuns::new(name.to_owned());
+    let side = |role: Role, values: &[f64]| {
+        let mut side = SideRuns::new(&Side {
+            name: format!("{role:?}"),
+            command: Vec::new(),
+            role,
+        });
         for value in values {
             let mut run = Values::default();
             run.set(FIGURE.name, *value);
@@ -22,9 +35,9 @@ fn outcome(figures: &'static [Figure], ours: &[f64], theirs: &[f64], size: Size)
         }
         side
     };
-    let mut sides = vec![side("ours", ours)];
+    let mut sides = vec![side(Role::Ours, ours)];
     if !theirs.is_empty() {
-        sides.push(side("peer", theirs));
+        sides.push(side(role, theirs));
     }
     Outcome::new(&scenario, sides, size)
 }
@@ -65,6 +78,29 @@ fn what_is_judged_fails_and_what_is_shown_does_not() {
         let outcome = outcome(figures, ours, theirs, Size::Full);
         assert_eq!(outcome.figures[0].verdict, *verdict, "{ours:?} {theirs:?}");
         assert_eq!(outcome.is_met, *verdict != Verdict::Missed);
+    }
+}
+
+#[test]
+fn a_unit_of_work_may_hardly_cost_more_on_more_cores() {
+    const SPEED: &[Figure] = &[FIGURE
+        .against_peer(Bound::AtMost(0.1))
+        .unit_cost(UnitCost::PerCpuSecond)];
+    const TIME: &[Figure] = &[FIGURE.unit_cost(UnitCost::CpuTime)];
+    let cases: &[(&'static [Figure], f64, f64, Verdict)] = &[
+        (SPEED, 100.0, 87.0, Verdict::Met),
+        (SPEED, 100.0, 86.0, Verdict::Missed),
+        (SPEED, 100.0, 150.0, Verdict::Met),
+        (TIME, 1.0, 1.14, Verdict::Met),
+        (TIME, 1.0, 1.16, Verdict::Missed),
+        (TIME, 1.0, 0.5, Verdict::Met),
+        // It does not say what a unit costs.
+        (&[FIGURE], 1.0, 9.0, Verdict::None),
+    ];
+    for (figures, one, two, verdict) in cases {
+        let two_cores = (Role::OursOnCores(2), &[*two][..]);
+        let outcome = compared(figures, &[*one], two_cores, Size::Full);
+        assert_eq!(outcome.figures[0].verdict, *verdict, "{one} {two}");
     }
 }
 

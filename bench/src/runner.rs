@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use crate::machine::Machine;
 use crate::report::{Outcome, Report, SideRuns};
 use crate::scenario::{ALL, Peers, Scenario, Setup, Size};
-use crate::server::{Core, Side};
+use crate::server::{Role, Side};
 
 /// Runs of each scenario and side where nobody says how many: enough for a median.
 const RUNS: usize = 3;
@@ -28,6 +28,10 @@ pub(crate) struct RunOptions {
     /// The server of ours, where it is not this program's own (`serve`).
     #[arg(long)]
     server: Option<PathBuf>,
+    /// Compare ours on one core with ours on so many: what a unit of work costs may hardly grow. All
+    /// scenarios that say what a unit costs.
+    #[arg(long, value_name = "COUNT", conflicts_with = "peers")]
+    server_cores: Option<usize>,
     /// Runs of each scenario and side.
     #[arg(long, default_value_t = RUNS)]
     runs: usize,
@@ -54,14 +58,15 @@ pub(crate) fn run(options: &RunOptions) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let ours = ours(options)?;
-    let peers = options.peers.iter().map(|peer| parse_peer(peer));
-    let peers: Vec<Side> = peers.collect::<anyhow::Result<_>>()?;
+    let others = others(&ours, options)?;
     let mut report = Report::new(Machine::look(), options.short);
-    for scenario in chosen(&options.scenarios)? {
+    for scenario in chosen(options)? {
         let mut sides = vec![&ours];
-        if scenario.peers == Peers::Compared {
-            sides.extend(&peers);
-        }
+        let is_compared = |other: &&Side| match other.role {
+            Role::OursOnCores(_) => true,
+            Role::Ours | Role::Peer => scenario.peers == Peers::Compared,
+        };
+        sides.extend(others.iter().filter(is_compared));
         let outcome = run_in_turns(scenario, &sides, options)?;
         if !options.json {
             println!("{}", outcome.to_table());
@@ -90,16 +95,15 @@ fn run_in_turns(
     } else {
         (Size::Full, options.runs.max(1))
     };
-    let (server_core, load_core) = cores();
-    let names = sides.iter().map(|side| side.name.clone());
-    let mut by_side: Vec<SideRuns> = names.map(SideRuns::new).collect();
+    let mut by_side: Vec<SideRuns> = sides.iter().map(|side| SideRuns::new(side)).collect();
     for turn in 1..=runs {
         for (side, results) in sides.iter().zip(&mut by_side) {
+            let (server_cores, load_cores) = side.placement();
             let setup = Setup {
                 side,
                 size,
-                server_core,
-                load_core,
+                server_cores,
+                load_cores,
                 time: options.seconds.map(Duration::from_secs),
             };
             let what = || format!("{}, {}, run {turn}", scenario.name, side.name);
@@ -109,15 +113,6 @@ fn run_in_turns(
         }
     }
     Ok(Outcome::new(scenario, by_side, size))
-}
-
-/// The core of the server and the core of the load: different ones, where there are two.
-pub(crate) fn cores() -> (Core, Core) {
-    let count = std::thread::available_parallelism().map_or(1, usize::from);
-    if count < 2 {
-        return (None, None);
-    }
-    (Some(0), Some(1))
 }
 
 fn ours(options: &RunOptions) -> anyhow::Result<Side> {
@@ -134,16 +129,31 @@ fn parse_peer(peer: &str) -> anyhow::Result<Side> {
     Ok(Side {
         name: name.to_owned(),
         command: vec![program.into()],
+        role: Role::Peer,
     })
 }
 
-fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Scenario>> {
+/// What ours is compared with.
+fn others(ours: &Side, options: &RunOptions) -> anyhow::Result<Vec<Side>> {
+    match options.server_cores {
+        Some(count) => Ok(vec![ours.on_cores(count)]),
+        None => options.peers.iter().map(|peer| parse_peer(peer)).collect(),
+    }
+}
+
+fn chosen(options: &RunOptions) -> anyhow::Result<Vec<&'static Scenario>> {
+    let names = &options.scenarios;
     for name in names {
-        if ALL.iter().all(|scenario| scenario.name != name) {
+        let Some(scenario) = ALL.iter().find(|scenario| scenario.name == name) else {
             bail!("no scenario is called {name:?}: see --list");
+        };
+        if options.server_cores.is_some() && !scenario.has_unit_cost() {
+            bail!("{name} does not say what a unit of work costs: not with --server-cores");
         }
     }
-    let is_chosen =
-        |scenario: &&Scenario| names.is_empty() || names.iter().any(|name| name == scenario.name);
+    let is_chosen = |scenario: &&Scenario| match &names[..] {
+        [] => options.server_cores.is_none() || scenario.has_unit_cost(),
+        names => names.iter().any(|name| name == scenario.name),
+    };
     Ok(ALL.iter().filter(is_chosen).collect())
 }

@@ -20,7 +20,7 @@ use crate::load::LoadOptions;
 use crate::load::plan::Kind;
 use crate::load::response::Variant;
 use crate::load::stats::Report;
-use crate::server::{Core, Server, Side};
+use crate::server::{Cores, Server, Side};
 
 /// All scenarios, in the order in which they run.
 pub(crate) const ALL: &[Scenario] = &[
@@ -71,7 +71,21 @@ pub(crate) struct Figure {
     pub(crate) ratio: Option<Bound>,
     /// What the better peer had on the machine on which the bars were set (bench/README.md).
     pub(crate) reference: Option<f64>,
+    /// How it says what a unit of work costs, where it does.
+    pub(crate) unit_cost: Option<UnitCost>,
 }
+
+/// How a figure says what a unit of work costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UnitCost {
+    /// CPU time of always the same work.
+    CpuTime,
+    /// Units of work for a CPU-second.
+    PerCpuSecond,
+}
+
+/// How much more a unit of work may cost on more cores than on one.
+const UNIT_COST_ON_MORE_CORES_MAX: f64 = 1.15;
 
 /// A limit for a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -100,6 +114,14 @@ impl Figure {
             bar: Bar::None,
             ratio: None,
             reference: None,
+            unit_cost: None,
+        }
+    }
+
+    pub(crate) const fn unit_cost(self, unit_cost: UnitCost) -> Self {
+        Self {
+            unit_cost: Some(unit_cost),
+            ..self
         }
     }
 
@@ -129,6 +151,23 @@ impl Figure {
             reference: Some(value),
             ..self
         }
+    }
+}
+
+impl UnitCost {
+    /// What the figure on one core divided by the figure on more must be.
+    pub(crate) fn bound_on_more_cores(self) -> Bound {
+        match self {
+            Self::CpuTime => Bound::AtLeast(1.0 / UNIT_COST_ON_MORE_CORES_MAX),
+            Self::PerCpuSecond => Bound::AtMost(UNIT_COST_ON_MORE_CORES_MAX),
+        }
+    }
+}
+
+impl Scenario {
+    /// Whether a figure of it says what a unit of work costs.
+    pub(crate) fn has_unit_cost(&self) -> bool {
+        self.figures.iter().any(|figure| figure.unit_cost.is_some())
     }
 }
 
@@ -197,8 +236,8 @@ impl Values {
 pub(crate) struct Setup<'a> {
     pub(crate) side: &'a Side,
     pub(crate) size: Size,
-    pub(crate) server_core: Core,
-    pub(crate) load_core: Core,
+    pub(crate) server_cores: Cores,
+    pub(crate) load_cores: Cores,
     /// How long the longest window lasts, where somebody says so.
     pub(crate) time: Option<Duration>,
 }
@@ -234,7 +273,7 @@ impl Setup<'_> {
     /// # Errors
     /// As [`Server::start`].
     pub(crate) fn server(&self, clusters: usize, endpoints: usize) -> anyhow::Result<Server> {
-        Server::start(self.side, self.server_core, clusters, endpoints)
+        Server::start(self.side, self.server_cores, clusters, endpoints)
     }
 
     /// Starts clients that have no connection yet.
@@ -255,7 +294,7 @@ impl Setup<'_> {
         streams_max: usize,
     ) -> anyhow::Result<Clients> {
         let processes = options.connections.div_ceil(CONNECTIONS_PER_PROCESS_MAX);
-        Clients::start(options, processes.max(1), streams_max, self.load_core)
+        Clients::start(options, processes.max(1), streams_max, self.load_cores)
     }
 }
 

@@ -22,6 +22,18 @@ pub(crate) struct Side {
     pub(crate) name: String,
     /// The program and its first arguments.
     pub(crate) command: Vec<OsString>,
+    pub(crate) role: Role,
+}
+
+/// What ours is compared with a side for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// It is ours, on one core.
+    Ours,
+    /// Another server, on one core too.
+    Peer,
+    /// Ours again, on so many cores: a unit of work must cost about the same.
+    OursOnCores(usize),
 }
 
 impl Side {
@@ -38,12 +50,59 @@ impl Side {
         Self {
             name: "waypost".to_owned(),
             command,
+            role: Role::Ours,
         }
+    }
+
+    /// The same server on so many cores.
+    pub(crate) fn on_cores(&self, count: usize) -> Self {
+        Self {
+            name: format!("{}, {count} cores", self.name),
+            command: self.command.clone(),
+            role: Role::OursOnCores(count),
+        }
+    }
+
+    /// Where its server runs and where the load does: on cores of their own while there are enough, the
+    /// load on any otherwise.
+    pub(crate) fn placement(&self) -> (Cores, Cores) {
+        let there_are = std::thread::available_parallelism().map_or(1, usize::from);
+        let (server, wanted) = match self.role {
+            Role::Ours | Role::Peer => (Cores::One(0), 1),
+            Role::OursOnCores(count) => (Cores::First(count), count),
+        };
+        if there_are < 2 || wanted > there_are {
+            return (Cores::Any, Cores::Any);
+        }
+        let load = if wanted < there_are {
+            Cores::One(wanted)
+        } else {
+            Cores::Any
+        };
+        (server, load)
     }
 }
 
-/// A core of the machine, by the number that `taskset` knows; `None` to take what the kernel gives.
-pub(crate) type Core = Option<usize>;
+/// Cores of the machine, by the numbers that `taskset` knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cores {
+    /// What the kernel gives.
+    Any,
+    One(usize),
+    /// From the first one on.
+    First(usize),
+}
+
+impl Cores {
+    /// As `taskset -c` takes them; `None` where it need not run.
+    pub(crate) fn find_list(self) -> Option<String> {
+        match self {
+            Self::Any => None,
+            Self::One(core) => Some(core.to_string()),
+            Self::First(count) => Some(format!("0-{}", count.saturating_sub(1))),
+        }
+    }
+}
 
 /// A server that serves; killed when dropped.
 #[derive(Debug)]
@@ -61,11 +120,16 @@ impl Server {
     /// It cannot be started, or ends before it serves.
     pub(crate) fn start(
         side: &Side,
-        core: Core,
+        cores: Cores,
         clusters: usize,
         endpoints: usize,
     ) -> anyhow::Result<Self> {
-        Self::start_with(side, core, clusters, ("--endpoints", endpoints.to_string()))
+        Self::start_with(
+            side,
+            cores,
+            clusters,
+            ("--endpoints", endpoints.to_string()),
+        )
     }
 
     /// Starts a server of ours with a fleet in clusters of very different sizes.
@@ -74,17 +138,22 @@ impl Server {
     /// As [`Self::start`].
     pub(crate) fn start_fleet(
         side: &Side,
-        core: Core,
+        cores: Cores,
         clusters: u32,
         instances: u32,
     ) -> anyhow::Result<Self> {
         let clusters = clusters as usize;
-        Self::start_with(side, core, clusters, ("--instances", instances.to_string()))
+        Self::start_with(
+            side,
+            cores,
+            clusters,
+            ("--instances", instances.to_string()),
+        )
     }
 
     fn start_with(
         side: &Side,
-        core: Core,
+        cores: Cores,
         clusters: usize,
         shape: (&str, String),
     ) -> anyhow::Result<Self> {
@@ -94,7 +163,7 @@ impl Server {
             ("--listen", "127.0.0.1:0".to_owned()),
             ("--control", "127.0.0.1:0".to_owned()),
         ];
-        let mut command = pinned(&side.command, core)?;
+        let mut command = pinned(&side.command, cores)?;
         for (name, value) in args {
             command.arg(name).arg(value);
         }
@@ -231,16 +300,16 @@ fn number(answer: &str) -> anyhow::Result<u64> {
         .with_context(|| format!("{answer:?} is no number of changes"))
 }
 
-/// A command that runs on one core.
+/// A command that runs on these cores alone.
 ///
 /// # Errors
 /// The command is empty.
-pub(crate) fn pinned(command: &[OsString], core: Core) -> anyhow::Result<Command> {
+pub(crate) fn pinned(command: &[OsString], cores: Cores) -> anyhow::Result<Command> {
     let (program, args) = command.split_first().context("an empty command")?;
-    let mut pinned = match core {
-        Some(core) => {
+    let mut pinned = match cores.find_list() {
+        Some(list) => {
             let mut taskset = Command::new("taskset");
-            taskset.arg("-c").arg(core.to_string()).arg(program);
+            taskset.arg("-c").arg(list).arg(program);
             taskset
         }
         None => Command::new(program),
@@ -249,11 +318,11 @@ pub(crate) fn pinned(command: &[OsString], core: Core) -> anyhow::Result<Command
     Ok(pinned)
 }
 
-/// The same command on one core.
-pub(crate) fn pinned_command(command: &Command, core: Core) -> anyhow::Result<Command> {
+/// The same command on these cores alone.
+pub(crate) fn pinned_command(command: &Command, cores: Cores) -> anyhow::Result<Command> {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words: Vec<OsString> = words.map(ToOwned::to_owned).collect();
-    let mut pinned = pinned(&words, core)?;
+    let mut pinned = pinned(&words, cores)?;
     for (name, value) in command.get_envs() {
         match value {
             Some(value) => pinned.env(name, value),

@@ -27,6 +27,9 @@ pub(crate) struct BenchArgs {
     /// Everything in small, unoptimised: shows that it runs, measures nothing.
     #[arg(long)]
     short: bool,
+    /// Compare ours on one core with ours on so many.
+    #[arg(long, value_name = "COUNT", conflicts_with = "peers")]
+    server_cores: Option<usize>,
     /// Runs of each scenario and server.
     #[arg(long)]
     runs: Option<usize>,
@@ -57,11 +60,18 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
     ] {
         command.args(is_set.then_some(flag));
     }
-    if let Some(runs) = args.runs {
-        command.args(["--runs", &runs.to_string()]);
-    }
-    if let Some(seconds) = args.seconds {
-        command.args(["--seconds", &seconds.to_string()]);
+    let counts = [
+        (
+            "--server-cores",
+            args.server_cores.map(|count| count as u64),
+        ),
+        ("--runs", args.runs.map(|runs| runs as u64)),
+        ("--seconds", args.seconds),
+    ];
+    for (flag, count) in counts {
+        if let Some(count) = count {
+            command.args([flag, &count.to_string()]);
+        }
     }
     sh::run_unannounced(&mut command)
 }
@@ -73,13 +83,24 @@ pub(crate) fn short_curves() -> anyhow::Result<Command> {
     Ok(command)
 }
 
-/// The short form of one scenario, with the peer where it is to be compared; all is built but that.
-pub(crate) fn short(scenario: &str, peer: Option<&str>) -> anyhow::Result<Command> {
+/// The short form of one scenario; all is built.
+pub(crate) fn short(scenario: &str) -> anyhow::Result<Command> {
     let mut command = program(true)?;
     command.args([scenario, "--short"]);
-    if let Some(peer) = peer {
-        command.arg("--peer").arg(build_peer(peer)?);
-    }
+    Ok(command)
+}
+
+/// The same beside a peer, which is built.
+pub(crate) fn short_against(scenario: &str, peer: &str) -> anyhow::Result<Command> {
+    let mut command = short(scenario)?;
+    command.arg("--peer").arg(build_peer(peer)?);
+    Ok(command)
+}
+
+/// The same on one core and on so many.
+pub(crate) fn short_on_cores(scenario: &str, count: usize) -> anyhow::Result<Command> {
+    let mut command = short(scenario)?;
+    command.args(["--server-cores", &count.to_string()]);
     Ok(command)
 }
 

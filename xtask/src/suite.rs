@@ -258,17 +258,22 @@ fn proofs() -> anyhow::Result<Counts> {
 }
 
 /// Every scenario and curve in small; one scenario against a peer, so that peers are built and
-/// spoken to.
+/// spoken to, and on two cores.
 fn benches() -> anyhow::Result<Counts> {
     const COMPARED: &str = "steady";
     let mut counts = Counts::default();
-    for name in bench::names()? {
-        let peer = (name == COMPARED).then_some("go-control-plane");
-        let done = bench::short(&name, peer).and_then(|mut command| sh::run(&mut command));
+    let mut run = |command: anyhow::Result<Command>| {
+        let done = command.and_then(|mut command| sh::run(&mut command));
         counts += Counts::one(report_failure(done));
+    };
+    for name in bench::names()? {
+        run(match &name[..] {
+            COMPARED => bench::short_against(COMPARED, "go-control-plane"),
+            name => bench::short(name),
+        });
     }
-    let curves = bench::short_curves().and_then(|mut command| sh::run(&mut command));
-    counts += Counts::one(report_failure(curves));
+    run(bench::short_on_cores(COMPARED, 2));
+    run(bench::short_curves());
     Ok(counts)
 }
 

@@ -22,7 +22,7 @@ pub(super) const FLEET_SIZE: Curve = Curve {
 
 fn measure(setup: &Setup<'_>, instances: u32) -> anyhow::Result<f64> {
     let clusters = instances.div_ceil(INSTANCES_PER_CLUSTER);
-    let server = Server::start_fleet(setup.side, setup.server_core, clusters, instances)?;
+    let server = Server::start_fleet(setup.side, setup.server_cores, clusters, instances)?;
     let rounds = if setup.is_short() {
         1
     } else {

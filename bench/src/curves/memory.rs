@@ -51,7 +51,7 @@ fn of_streams(setup: &Setup<'_>, count: u32) -> anyhow::Result<f64> {
 
 fn of_instances(setup: &Setup<'_>, instances: u32) -> anyhow::Result<f64> {
     let clusters = instances.div_ceil(100);
-    let server = Server::start_fleet(setup.side, setup.server_core, clusters, instances)?;
+    let server = Server::start_fleet(setup.side, setup.server_cores, clusters, instances)?;
     kib(setup, &server)
 }
 

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::steady::OPEN_MAX;
-use super::{Bound, Figure, Peers, Scenario, Setup, Size, Streams, Values, ms, wait, window};
+use super::{
+    Bound, Figure, Peers, Scenario, Setup, Size, Streams, UnitCost, Values, ms, wait, window,
+};
 use crate::clients::Clients;
 use crate::load::command::Counted;
 use crate::load::plan::Kind;
@@ -31,6 +33,7 @@ pub(crate) const WIDE: Scenario = Scenario {
     figures: &[
         Figure::new(CPU, "s")
             .judged(Bound::AtMost(0.25))
+            .unit_cost(UnitCost::CpuTime)
             .reference(1.1),
         Figure::new(MISSING, "streams").judged(Bound::AtMost(0.0)),
         Figure::new(ALL_HAVE_IT, "ms")
@@ -48,7 +51,9 @@ pub(crate) const GLOB: Scenario = Scenario {
     peers: Peers::None,
     figures: &[
         Figure::new(MISSING, "streams").judged(Bound::AtMost(0.0)),
-        Figure::new(CPU, "s").reference(0.9),
+        Figure::new(CPU, "s")
+            .unit_cost(UnitCost::CpuTime)
+            .reference(0.9),
         Figure::new(ALL_HAVE_IT, "ms")
             .shown(Bound::AtMost(250.0))
             .reference(710.0),

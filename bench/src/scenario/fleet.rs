@@ -114,7 +114,7 @@ fn measure_server(setup: &Setup<'_>, sizes: &Sizes, values: &mut Values) -> anyh
     let instances = f64::from(sizes.instances);
 
     let config = ServerConfig::dev(&data);
-    let command = pinned_command(&config.command()?, setup.server_core)?;
+    let command = pinned_command(&config.command()?, setup.server_cores)?;
     let mut server = Process::spawn("dev", command)?;
     let watch = Stopwatch::start();
     while !runtime.block_on(is_ready(&config)) {

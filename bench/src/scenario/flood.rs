@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::steady::{OPEN_MAX, streams};
-use super::{Bound, Figure, Peers, Scenario, Setup, Size, Values, wait, window};
+use super::{Bound, Figure, Peers, Scenario, Setup, Size, UnitCost, Values, wait, window};
 use crate::load::response::Variant;
 
 const RESPONSES: &str = "responses per CPU-second";
@@ -21,7 +21,9 @@ pub(crate) const FLOOD: Scenario = Scenario {
         Figure::new(RESPONSES, "/s")
             .judged(Bound::AtLeast(50_000.0))
             .reference(7_447.0),
-        Figure::new(RESOURCES, "/s").reference(46_266.0),
+        Figure::new(RESOURCES, "/s")
+            .unit_cost(UnitCost::PerCpuSecond)
+            .reference(46_266.0),
         Figure::new(P50, "ms").reference(468.0),
         Figure::new(P99, "ms")
             .shown(Bound::AtMost(400.0))

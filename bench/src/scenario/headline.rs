@@ -118,7 +118,7 @@ async fn measure(setup: &Setup<'_>, amount: &Amount) -> anyhow::Result<Values> {
         slow_percent: 0,
         slow_ms: 500,
     };
-    let mut clients = Clients::start(&options, 1, amount.streams, setup.load_core)?;
+    let mut clients = Clients::start(&options, 1, amount.streams, setup.load_cores)?;
     clients.open(amount.streams, OPEN_MAX)?;
     tokio::time::sleep(amount.time.min(Duration::from_secs(5))).await;
     clients.mark()?;
@@ -147,7 +147,7 @@ fn start_fleet(
     for (name, value) in settings {
         command.args([name, &value]);
     }
-    Process::spawn("fleet", pinned_command(&command, setup.load_core)?)
+    Process::spawn("fleet", pinned_command(&command, setup.load_cores)?)
 }
 
 /// Lets it run for `time` and says what it cost.

@@ -146,7 +146,7 @@ async fn read_raw(
         .args(["--topic", &format!("{prefix}.announcements")])
         .args(["--partitions", &partitions().to_string()])
         .args(["--records", &records.to_string()]);
-    let command = pinned_command(&command, setup.server_core)?;
+    let command = pinned_command(&command, setup.server_cores)?;
     let done = Process::run("consume", command, READ_WITHIN).await?;
     ensure!(done.code() == 0, "consume: {}", done.stderr);
     let mut words = done.stdout.split_whitespace();
@@ -169,7 +169,7 @@ async fn read_by_observer(
 fn read_memory(setup: &Setup<'_>, amount: Amount) -> anyhow::Result<f64> {
     let server = Server::start_fleet(
         setup.side,
-        setup.server_core,
+        setup.server_cores,
         amount.clusters,
         amount.instances,
     )?;

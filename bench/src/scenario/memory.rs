@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::steady::OPEN_MAX;
-use super::{Bound, Figure, Peers, Scenario, Setup, Size, Streams, Values, wait, window};
+use super::{Bound, Figure, Peers, Scenario, Setup, Size, Streams, UnitCost, Values, wait, window};
 use crate::load::plan::Kind;
 use crate::load::response::Variant;
 
@@ -52,6 +52,7 @@ pub(crate) const JOIN: Scenario = Scenario {
     figures: &[
         Figure::new(CPU, "s")
             .judged(Bound::AtMost(3.0))
+            .unit_cost(UnitCost::CpuTime)
             .reference(11.8),
         Figure::new(WALL, "s").reference(12.0),
         Figure::new(KIB, "KiB").reference(25.0),

@@ -12,7 +12,7 @@ use waypost_testkit::wait::eventually;
 use waypost_testkit::waypost::{ServerConfig, http_get};
 
 use super::Setup;
-use crate::server::{Core, pinned_command};
+use crate::server::{Cores, pinned_command};
 
 /// How long the Observer may take to read everything.
 pub(super) const READ_WITHIN: Duration = Duration::from_secs(120);
@@ -32,7 +32,10 @@ pub(super) struct RealObserver {
 /// Starts a broker.
 pub(super) async fn start_broker(setup: &Setup<'_>) -> anyhow::Result<KafkaBroker> {
     let broker = KafkaBroker::start().await?;
-    pin(broker.pid().context("a broker that runs")?, setup.load_core)?;
+    pin(
+        broker.pid().context("a broker that runs")?,
+        setup.load_cores,
+    )?;
     Ok(broker)
 }
 
@@ -55,7 +58,7 @@ impl RealObserver {
     ) -> anyhow::Result<Self> {
         let config = ServerConfig::observer(&broker.bootstrap(), prefix);
         let config = config.args(&["--newborn-grace", "0s", "--log-level", "warn"]);
-        let command = pinned_command(&config.command()?, setup.server_core)?;
+        let command = pinned_command(&config.command()?, setup.server_cores)?;
         let observer = Self {
             process: Process::spawn("observer", command)?,
             config,
@@ -87,13 +90,13 @@ impl RealObserver {
     }
 }
 
-/// Puts a process that runs already on one core.
-fn pin(pid: u32, core: Core) -> anyhow::Result<()> {
-    let Some(core) = core else {
+/// Puts a process that runs already on these cores.
+fn pin(pid: u32, cores: Cores) -> anyhow::Result<()> {
+    let Some(list) = cores.find_list() else {
         return Ok(());
     };
     let mut taskset = Command::new("taskset");
-    taskset.args(["-a", "-p", "-c", &core.to_string(), &pid.to_string()]);
+    taskset.args(["-a", "-p", "-c", &list, &pid.to_string()]);
     let status = taskset.stdout(Stdio::null()).status()?;
     ensure!(status.success(), "taskset of process {pid}: {status}");
     Ok(())

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::steady::OPEN_MAX;
-use super::{Bound, Figure, Peers, Scenario, Setup, Size, Streams, Values, wait, window};
+use super::{Bound, Figure, Peers, Scenario, Setup, Size, Streams, UnitCost, Values, wait, window};
 use crate::load::LoadOptions;
 use crate::load::command::Counted;
 use crate::load::plan::Kind;
@@ -31,7 +31,7 @@ pub(crate) const RECONNECT: Scenario = Scenario {
         Figure::new(UNANSWERED, "streams").judged(Bound::AtMost(0.0)),
         Figure::new(ALL, "s").shown(Bound::AtMost(5.0)),
         Figure::new(HALF, "s"),
-        Figure::new(CPU, "s"),
+        Figure::new(CPU, "s").unit_cost(UnitCost::CpuTime),
     ],
     run,
 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Bound, Figure, Peers, Scenario, Setup, Size, Streams, Values, wait, window};
+use super::{Bound, Figure, Peers, Scenario, Setup, Size, Streams, UnitCost, Values, wait, window};
 use crate::load::plan::{Kind, subscribers_of_each};
 use crate::load::response::Variant;
 
@@ -21,6 +21,7 @@ pub(crate) const DELTA: Scenario = Scenario {
     figures: &[
         Figure::new(PER_CPU_SECOND, "/s")
             .judged(Bound::AtLeast(27_000.0))
+            .unit_cost(UnitCost::PerCpuSecond)
             .reference(10_400.0),
         Figure::new(RESPONSES, "/s").reference(9_861.0),
         Figure::new(CORE, "% of a core").reference(99.0),
@@ -41,6 +42,7 @@ pub(crate) const SOTW: Scenario = Scenario {
     figures: &[
         Figure::new(PER_CPU_SECOND, "/s")
             .judged(Bound::AtLeast(22_000.0))
+            .unit_cost(UnitCost::PerCpuSecond)
             .reference(10_081.0),
         Figure::new(RESPONSES, "/s").reference(9_215.0),
         Figure::new(CORE, "% of a core").reference(99.0),
