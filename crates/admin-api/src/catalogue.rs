@@ -54,6 +54,43 @@ pub struct ClusterView {
     pub unresolved_uris: Vec<String>,
     /// Resources made from it: type label to version, for the default variant.
     pub versions: BTreeMap<String, String>,
+    /// What clients report of the load that they send it; `null` where none ever did.
+    #[serde(default)]
+    pub load: Option<LoadView>,
+}
+
+/// What clients report of the load that they send to a cluster (LRS).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoadView {
+    /// Clients that report it now.
+    pub reporters: u64,
+    /// The load of now where they send it: sums over the last report of each client.
+    pub localities: Vec<LocalityLoadView>,
+    /// Requests that clients drop on purpose, a second.
+    pub dropped_per_second: f64,
+    /// Requests that succeeded since this Observer started.
+    pub succeeded: u64,
+    /// Requests that failed, likewise.
+    pub failed: u64,
+    /// Requests that clients dropped on purpose, likewise.
+    pub dropped: u64,
+    /// How long ago the last report came, milliseconds.
+    pub age_ms: u64,
+}
+
+/// The load of one locality.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LocalityLoadView {
+    /// The fabric; empty when unknown.
+    pub fabric: String,
+    /// The zone within the fabric; empty when unknown.
+    pub zone: String,
+    /// Requests begun a second.
+    pub requests_per_second: f64,
+    /// Requests that failed a second.
+    pub failures_per_second: f64,
+    /// Requests without an answer when the report was made.
+    pub in_progress: u64,
 }
 
 /// `GET /api/v1/services/{name}`, also a row of `GET /api/v1/services`.

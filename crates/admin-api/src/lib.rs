@@ -23,8 +23,8 @@ mod watch;
 use serde::{Deserialize, Serialize};
 
 pub use catalogue::{
-    AnnouncedView, ClusterSummary, ClusterView, DefinitionView, HealthCounts, LogFacts,
-    RefusedNote, ServiceView, SourceView, UriHealth, UriView,
+    AnnouncedView, ClusterSummary, ClusterView, DefinitionView, HealthCounts, LoadView,
+    LocalityLoadView, LogFacts, RefusedNote, ServiceView, SourceView, UriHealth, UriView,
 };
 pub use digest::{
     BucketDigests, BucketKeys, DIGEST_BUCKETS, DigestedKey, Digests, PartitionDigests, TickDigest,

@@ -29,6 +29,7 @@ use waypost_xds::StreamRegistry;
 
 use crate::ingest::Questions;
 use crate::limits::WATCHES_MAX;
+use crate::load_reports::LoadReports;
 use crate::locator::Locator;
 use crate::settings::Settings;
 
@@ -41,6 +42,8 @@ pub struct AdminState {
     pub locator: Locator,
     /// Open streams.
     pub streams: StreamRegistry,
+    /// What clients report of their load.
+    pub load_reports: LoadReports,
     /// The way to ask the ingest task.
     pub questions: Questions,
     /// What is awaited and what is stale.

@@ -21,6 +21,7 @@ use crate::admin::{self, AdminState};
 use crate::gateway::{Gateway, Sight};
 use crate::health::{self, Health};
 use crate::ingest::{Ingest, IngestParts};
+use crate::load_reports::{LoadReporting, LoadReports};
 use crate::locator::{LoadGate, Locator};
 use crate::metrics::{Metrics, StreamMetrics};
 use crate::progress::Progress;
@@ -173,13 +174,17 @@ impl Observer {
         let sight = Sight::new(&locator, &questions, &gate);
         let (clock, writes) = (self.clock.clone(), self.settings.log_writes);
         let gateway = Gateway::new(self.log, progress, sight, clock, writes, metrics.gateway);
+        let (stopping, stop) = (CancellationToken::new(), CancellationToken::new());
+        let load_reports = LoadReports::new(metrics.load);
+        let load_reporting = LoadReporting::new(load_reports.clone(), stopping.clone());
         let health = Health::new().await;
         let ads = mk_ads(&locator, &identifier, &metrics.streams, &self.clock);
-        let services = health::services(&health, gateway)?;
+        let services = health::services(&health, gateway, load_reporting)?;
         let serving = listener.serve(ads.clone(), services, self.listen_settings)?;
         let routes = admin::routes(AdminState {
             locator,
             streams: ads.streams().clone(),
+            load_reports,
             questions,
             readiness: readiness.clone(),
             clock: self.clock,
@@ -191,7 +196,6 @@ impl Observer {
             watches: admin::watch_permits(),
         });
 
-        let (stopping, stop) = (CancellationToken::new(), CancellationToken::new());
         let tasks = vec![
             tokio::spawn(supervise(ingest.run(stop.clone()), failed_tx.clone())),
             tokio::spawn(follow_health(health, loaded_tx, stopping.clone())),

@@ -3,12 +3,14 @@
 //! While loading, health answers NOT_SERVING with status OK: rest.li's pre-check takes a failed call
 //! for a dead host and a NOT_SERVING one for a host to try later (d2 `XdsClientImpl`).
 
+use envoy_types::pb::envoy::service::load_stats::v3::load_reporting_service_server::LoadReportingServiceServer;
 use tonic_health::ServingStatus;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 use waypost_proto::v1::gateway_server::GatewayServer;
 
 use crate::gateway::{Gateway, Strict};
+use crate::load_reports::LoadReporting;
 
 /// The service that serves every xDS stream.
 pub const ADS_SERVICE: &str = "envoy.service.discovery.v3.AggregatedDiscoveryService";
@@ -55,13 +57,14 @@ impl Health {
     }
 }
 
-/// Everything on the gRPC port that is not xDS: the gateway, health, reflection.
+/// Everything on the gRPC port that is not xDS: the gateway, load reports, health, reflection.
 ///
 /// # Errors
 /// The descriptors of this build cannot be read.
 pub fn services(
     health: &Health,
     gateway: Gateway,
+    load_reporting: LoadReporting,
 ) -> Result<tonic::service::Routes, tonic_reflection::server::Error> {
     let reflection = || {
         tonic_reflection::server::Builder::configure()
@@ -70,6 +73,7 @@ pub fn services(
     };
     Ok(tonic::service::Routes::new(health.to_service())
         .add_service(Strict(GatewayServer::new(gateway)))
+        .add_service(Strict(LoadReportingServiceServer::new(load_reporting)))
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?))
 }

@@ -10,6 +10,7 @@
 //! | [`snapshot`] | what was served, on disk, for a start without the log |
 //! | [`locator`], [`render`] | store to resources (the only place where store and xDS meet) |
 //! | [`gateway`], [`progress`] | writing to the log for others, and hearing what became of it |
+//! | [`load_reports`] | what clients say of the load they send |
 //! | [`admin`], [`metrics`], [`health`] | read-only answers about all of it |
 
 pub mod admin;
@@ -18,6 +19,7 @@ pub mod gateway;
 pub mod health;
 pub mod ingest;
 pub mod limits;
+pub mod load_reports;
 pub mod locator;
 pub mod metrics;
 mod named;

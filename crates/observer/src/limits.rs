@@ -89,6 +89,17 @@ pub const WATCHES_MAX: usize = 256;
 /// Names and globs of one type of one stream that `/api/v1/streams` lists.
 pub const STREAM_NAMES_LISTED_MAX: usize = 20;
 
+/// How often clients report their load: as gRPC's and Envoy's documents suggest; a client's own minimum
+/// is a second (gRFC A27).
+pub const LOAD_REPORT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Clusters whose load is kept: more than a fleet has (30,000), a few hundred bytes each. Names are the
+/// clients' own.
+pub const LOAD_CLUSTERS_MAX: usize = 50_000;
+
+/// Localities of a cluster that one client may name: fabrics times zones.
+pub const LOAD_LOCALITIES_MAX: usize = 64;
+
 const _: () = assert!(STALE_AFTER.as_secs() < waypost_core::limits::TTL_MIN.as_secs());
 const _: () = assert!(REOPEN_PAUSE_MIN.as_millis() < REOPEN_PAUSE_MAX.as_millis());
 

@@ -3,12 +3,14 @@
 
 mod gateway;
 mod ingest;
+mod load;
 mod records;
 mod streams;
 mod striped;
 
 pub use gateway::GatewayMetrics;
 pub use ingest::IngestMetrics;
+pub use load::LoadMetrics;
 pub use records::OutcomeCounts;
 pub use streams::StreamMetrics;
 
@@ -39,6 +41,8 @@ pub struct Metrics {
     pub streams: StreamMetrics,
     /// Writing for others.
     pub gateway: GatewayMetrics,
+    /// What clients report of their load.
+    pub load: LoadMetrics,
 }
 
 impl Metrics {
@@ -51,6 +55,7 @@ impl Metrics {
                 ingest: IngestMetrics::register(registry),
                 streams: StreamMetrics::register(registry),
                 gateway: GatewayMetrics::register(registry),
+                load: LoadMetrics::register(registry),
             }
         })
     }

@@ -2,7 +2,10 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use waypost_admin_api::{ClusterView, DefinitionView, OperatorView, ServiceView, UriView, path};
+use waypost_admin_api::{
+    ClusterView, DefinitionView, LoadView, LocalityLoadView, OperatorView, ServiceView, UriView,
+    path,
+};
 
 use super::{get, rows, statements};
 use crate::admin::Admin;
@@ -173,6 +176,13 @@ fn cluster_lines(view: &ClusterView, uris: &[UriView], operator: &OperatorView) 
     for (title, stated) in statements::of_cluster(operator) {
         lines.put_all(title, stated);
     }
+    if let Some(load) = &view.load {
+        lines.put("load", load_line(load));
+        lines.put_all(
+            "load by locality",
+            load.localities.iter().map(locality_load_line),
+        );
+    }
     let versions = view.versions.iter().map(|(kind, v)| format!("{kind}: {v}"));
     lines.put_all("versions", versions);
     lines.put_all(
@@ -184,6 +194,36 @@ fn cluster_lines(view: &ClusterView, uris: &[UriView], operator: &OperatorView) 
         }),
     );
     lines.0
+}
+
+/// What clients report that they send, all localities together.
+fn load_line(load: &LoadView) -> String {
+    let sum = |of: fn(&LocalityLoadView) -> f64| load.localities.iter().map(of).sum::<f64>();
+    let (requests, failures) = (
+        sum(|locality| locality.requests_per_second),
+        sum(|locality| locality.failures_per_second),
+    );
+    format!(
+        "{requests:.1} requests/s, {failures:.1} failures/s, {:.1} dropped/s by {} clients, last report {} ago; in all {} succeeded, {} failed, {} dropped",
+        load.dropped_per_second,
+        load.reporters,
+        show_age(load.age_ms),
+        load.succeeded,
+        load.failed,
+        load.dropped,
+    )
+}
+
+fn locality_load_line(load: &LocalityLoadView) -> String {
+    let place = match (&load.fabric[..], &load.zone[..]) {
+        ("", "") => "unknown".to_owned(),
+        (fabric, "") => fabric.to_owned(),
+        (fabric, zone) => format!("{fabric}/{zone}"),
+    };
+    format!(
+        "{place}  {:.1} requests/s, {:.1} failures/s, {} in progress",
+        load.requests_per_second, load.failures_per_second, load.in_progress
+    )
 }
 
 fn service_lines(view: &ServiceView) -> Vec<String> {

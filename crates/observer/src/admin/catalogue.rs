@@ -6,7 +6,8 @@ use axum::Json;
 use axum::extract::{Path, RawQuery, State};
 use serde_json::Value;
 use waypost_admin_api::{
-    ClusterSummary, ClusterView, DefinitionView, HealthCounts, Page, ServiceView,
+    ClusterSummary, ClusterView, DefinitionView, HealthCounts, LoadView, LocalityLoadView, Page,
+    ServiceView,
 };
 use waypost_core::definition::DefinitionStat;
 use waypost_core::{
@@ -16,9 +17,10 @@ use waypost_core::{
 use waypost_fold::Origin;
 use waypost_store::{ClusterSnapshot, Store};
 
-use super::AdminState;
 use super::error::ApiError;
 use super::page::PageQuery;
+use super::{AdminState, millis};
+use crate::load_reports::{ClusterLoad, Locality, Rates};
 use crate::render::{names, report};
 
 pub(super) async fn clusters(
@@ -67,6 +69,7 @@ pub(super) async fn cluster(
             .collect(),
         d2_partitions: found.d2_partitions,
         versions: versions(&state, &name),
+        load: state.load_reports.find(&name).map(|load| load_view(&load)),
     }))
 }
 
@@ -152,6 +155,26 @@ fn summary(snapshot: &ClusterSnapshot, services: Vec<String>) -> ClusterSummary 
         instances,
         health_ignored: snapshot.fail_open,
         revision: definition.map(|(_, d)| d.stat.revision),
+    }
+}
+
+fn load_view(load: &ClusterLoad) -> LoadView {
+    let a_second = |per_1000s: u64| per_1000s as f64 / 1_000.0;
+    let of_locality = |(locality, rates): (&Locality, &Rates)| LocalityLoadView {
+        fabric: locality.region.clone(),
+        zone: locality.zone.clone(),
+        requests_per_second: a_second(rates.issued_per_1000s),
+        failures_per_second: a_second(rates.failed_per_1000s),
+        in_progress: rates.in_progress,
+    };
+    LoadView {
+        reporters: load.reporters as u64,
+        localities: load.now.iter().map(of_locality).collect(),
+        dropped_per_second: a_second(load.dropped_per_1000s),
+        succeeded: load.totals.succeeded,
+        failed: load.totals.failed,
+        dropped: load.totals.dropped,
+        age_ms: millis(load.last_report.elapsed()),
     }
 }
 

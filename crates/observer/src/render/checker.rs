@@ -126,8 +126,8 @@ fn check_cluster(name: &str, cluster: &cluster::Cluster) -> Result<(), String> {
         "endpoints carry the cluster's name and are taken in turn",
     )?;
     ensure(
-        cluster.lrs_server.is_none(),
-        "no load reports are asked for",
+        is_self(cluster.lrs_server.as_ref()),
+        "load reports, if any, go to the same server",
     )?;
     ensure(
         cluster.transport_socket.is_none(),
@@ -140,6 +140,14 @@ fn check_cluster(name: &str, cluster: &cluster::Cluster) -> Result<(), String> {
         timeout.seconds >= 0 && (0..1_000_000_000).contains(&timeout.nanos),
         "durations are within their range",
     )
+}
+
+/// gRFC A27: gRPC takes no other server for load reports.
+fn is_self(lrs_server: Option<&core::ConfigSource>) -> bool {
+    lrs_server.is_none_or(|source| {
+        let specifier = source.config_source_specifier.as_ref();
+        matches!(specifier, Some(ConfigSourceSpecifier::Self_(_)))
+    })
 }
 
 /// gRFC A27 and A61: priorities without gaps, a locality once per priority and with a weight, weights

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use envoy_types::pb::envoy::config::cluster::v3 as cluster;
 use envoy_types::pb::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
-use envoy_types::pb::envoy::config::core::v3::{AggregatedConfigSource, ApiVersion, ConfigSource};
+use envoy_types::pb::envoy::config::core::v3::{
+    AggregatedConfigSource, ApiVersion, ConfigSource, SelfConfigSource,
+};
 use envoy_types::pb::envoy::config::listener::v3 as listener;
 use envoy_types::pb::envoy::config::route::v3 as route;
 use envoy_types::pb::envoy::extensions::filters::http::router::v3::Router;
@@ -105,9 +107,30 @@ pub fn cluster(name: &str, outline: &ClusterOutline) -> Rendered {
             nanos: 0,
         }),
         lb_policy: cluster::cluster::LbPolicy::RoundRobin.into(),
+        lrs_server: wants_load_reports(outline).then(same_server),
         ..cluster::Cluster::default()
     };
     Rendered::new(&message, modified.unwrap_or_default())
+}
+
+/// Whether the definition asks for load reports: `load_reports`, a property of ours. Not by default, since
+/// each client opens one more stream for them.
+fn wants_load_reports(outline: &ClusterOutline) -> bool {
+    let document = outline.definition.as_ref().map(|(_, d)| &d.document[..]);
+    let properties = document.and_then(|d| serde_json::from_slice::<serde_json::Value>(d).ok());
+    properties.is_some_and(|properties| {
+        let value = properties.get("load_reports");
+        value.is_some_and(|value| value.as_bool() == Some(true) || value.as_str() == Some("true"))
+    })
+}
+
+/// "The server that you have this from", the only one that gRPC reports to (gRFC A27).
+fn same_server() -> ConfigSource {
+    ConfigSource {
+        resource_api_version: ApiVersion::V3.into(),
+        config_source_specifier: Some(ConfigSourceSpecifier::Self_(SelfConfigSource::default())),
+        ..ConfigSource::default()
+    }
 }
 
 /// The cluster that a service's routes lead to, if these clients can follow it.

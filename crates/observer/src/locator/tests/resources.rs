@@ -206,6 +206,27 @@ fn an_announced_cluster_without_definitions_can_be_used_by_every_kind_of_client(
 }
 
 #[test]
+fn load_reports_are_asked_for_where_the_definition_says_so() {
+    use envoy_types::pb::envoy::config::cluster::v3 as cluster;
+    let cases = [
+        (r#"{"load_reports":true}"#, true),
+        (r#"{"load_reports":"true"}"#, true),
+        (r#"{"load_reports":false}"#, false),
+        (r#"{"load_reports":1}"#, false),
+        ("{}", false),
+        ("not json", false),
+    ];
+    for (document, asked) in cases {
+        let (locator, mut writer) = mk_locator();
+        writer.apply(NOW, [define_cluster("c", Some(document))]);
+        let value = value(&locator, Cluster, "c").unwrap();
+        assert_eq!(checker::refusal(Cluster, "c", &value), None);
+        let decoded = cluster::Cluster::decode(&value[..]).unwrap();
+        assert_eq!(decoded.lrs_server.is_some(), asked, "{document}");
+    }
+}
+
+#[test]
 fn a_cluster_that_ran_empty_is_empty_and_one_that_left_is_emptied_for_d2_first() {
     use waypost_store::limits::REMEMBER;
     let (locator, mut writer) = mk_locator();
