@@ -47,6 +47,7 @@ mod subscription;
 mod substream;
 #[cfg(test)]
 mod testing;
+mod turn;
 mod unknown;
 
 pub use ack::AckView;

@@ -43,6 +43,10 @@ pub const STALE_NAMES_DELAY: Duration = Duration::from_millis(500);
 /// Requests of one stream that are read before other streams of the thread get their turn.
 pub const REQUESTS_PER_POLL_MAX: usize = 64;
 
+/// Rounds over the parts of a connection in one turn: requests are read, what they wake answers, the
+/// answers are written; twice that, for those that come in more pieces.
+pub const ROUNDS_PER_TURN_MAX: usize = 6;
+
 /// Types that are not served and wait for an answer, per stream; more go unanswered.
 pub const UNKNOWN_TYPES_MAX: usize = 16;
 
