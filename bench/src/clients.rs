@@ -105,6 +105,22 @@ impl Clients {
         self.tell(command)?.check()
     }
 
+    /// Slow readers stop reading.
+    ///
+    /// # Errors
+    /// As [`Self::report`].
+    pub(crate) fn pause(&mut self) -> anyhow::Result<()> {
+        self.tell(Command::Pause)?.check().map(drop)
+    }
+
+    /// Slow readers read again.
+    ///
+    /// # Errors
+    /// As [`Self::report`].
+    pub(crate) fn resume(&mut self) -> anyhow::Result<()> {
+        self.tell(Command::Resume)?.check().map(drop)
+    }
+
     /// CPU time that the load has used.
     ///
     /// # Errors
@@ -187,7 +203,6 @@ fn args(options: &LoadOptions) -> Vec<(&'static str, String)> {
         ("first-stream", options.first_stream.to_string()),
         ("unanswered-max", options.unanswered_max.to_string()),
         ("slow-percent", options.slow_percent.to_string()),
-        ("slow-ms", options.slow_ms.to_string()),
     ];
     args.extend(options.then.map(|then| ("then", then.to_string())));
     args

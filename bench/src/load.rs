@@ -64,12 +64,9 @@ pub(crate) struct LoadOptions {
     /// How many streams may wait for their first answer while others are opened.
     #[arg(long, default_value_t = 200)]
     pub(crate) unanswered_max: usize,
-    /// The share of connections that read only now and then, with small windows.
+    /// The share of connections that do not read while the load is told to pause, with small windows.
     #[arg(long, default_value_t = 0)]
     pub(crate) slow_percent: usize,
-    /// How often those read.
-    #[arg(long, default_value_t = 500)]
-    pub(crate) slow_ms: u64,
 }
 
 /// Runs a load until its standard input ends.

@@ -9,6 +9,7 @@ mod ingest;
 mod memory;
 mod real;
 mod reconnect;
+mod slow_reader;
 mod steady;
 
 use std::time::Duration;
@@ -28,6 +29,7 @@ pub(crate) const ALL: &[Scenario] = &[
     steady::SOTW,
     capacity::CAPACITY,
     flood::FLOOD,
+    slow_reader::SLOW_READER,
     memory::ONE_EACH,
     memory::EIGHT_EACH,
     memory::JOIN,
@@ -323,7 +325,6 @@ impl Streams {
             first_stream: 0,
             unanswered_max: 200,
             slow_percent: 0,
-            slow_ms: 500,
         }
     }
 }

@@ -8,9 +8,10 @@ use mio::{Events, Interest, Poll, Token};
 
 use super::LoadOptions;
 use super::command::{Command, Counted};
-use super::connection::{Connection, Fate, Reads, Shared};
+use super::connection::{Connection, Fate, Shared};
 use super::frame::Windows;
-use super::limits::{EVENTS_MAX, READ_BYTES, SLOW_READ_BYTES, TICK};
+use super::limits::{EVENTS_MAX, READ_BYTES, TICK};
+use super::plan::slow_before;
 use super::stats::Line;
 use crate::clock::Stopwatch;
 
@@ -27,9 +28,10 @@ pub(super) struct Client {
     commands_rx: Receiver<Command>,
     pending: Option<Pending>,
     opening: Opening,
-    slow_tick: Stopwatch,
-    /// Slow readers, and whether something waits for each.
-    readable: Vec<bool>,
+    /// Whether slow readers read.
+    is_paused: bool,
+    /// By connection, whether something has arrived that a slow reader has not read.
+    unread: Vec<bool>,
 }
 
 /// A command that is not answered yet.
@@ -64,8 +66,8 @@ impl Client {
             commands_rx,
             pending: None,
             opening: Opening::default(),
-            slow_tick: Stopwatch::start(),
-            readable: Vec::new(),
+            is_paused: false,
+            unread: Vec::new(),
             options,
         }
     }
@@ -87,16 +89,13 @@ impl Client {
             for event in events.iter().filter(|event| event.token() != COMMANDS) {
                 self.on_event(event)?;
             }
-            if self.is_slow_turn() {
-                self.read_slowly()?;
-            }
             self.open_more()?;
             if let Some(line) = self.answer_when_due() {
                 answer(&line)?;
             }
             match self.commands_rx.try_recv() {
                 Ok(command) => {
-                    if let Some(line) = self.on_command(command) {
+                    if let Some(line) = self.on_command(command)? {
                         answer(&line)?;
                     }
                 }
@@ -108,13 +107,13 @@ impl Client {
 
     fn on_event(&mut self, event: &Event) -> anyhow::Result<()> {
         let Token(index) = event.token();
-        let slow = self.is_slow(index);
+        let is_paused = self.is_paused && self.is_slow(index);
         let connection = &mut self.connections[index];
         let mut fate = Fate::Open;
-        if event.is_readable() && slow {
-            self.readable[index] = true;
+        if event.is_readable() && is_paused {
+            self.unread[index] = true;
         } else if event.is_readable() {
-            fate = connection.read(&mut self.buffer, Reads::All, &mut self.shared);
+            fate = connection.read(&mut self.buffer, &mut self.shared);
         }
         if fate == Fate::Open {
             fate = connection.write();
@@ -125,8 +124,8 @@ impl Client {
         }
     }
 
-    fn on_command(&mut self, command: Command) -> Option<Line> {
-        match command {
+    fn on_command(&mut self, command: Command) -> anyhow::Result<Option<Line>> {
+        Ok(match command {
             Command::Open { streams, within } => {
                 self.shared.stats.mark();
                 let new = streams.saturating_sub(self.opening.to);
@@ -153,7 +152,15 @@ impl Client {
                 Some(self.shared.stats.to_line(true))
             }
             Command::Report => Some(self.shared.stats.to_line(true)),
-        }
+            Command::Pause => {
+                self.is_paused = true;
+                Some(self.shared.stats.to_line(true))
+            }
+            Command::Resume => {
+                self.resume()?;
+                Some(self.shared.stats.to_line(true))
+            }
+        })
     }
 
     fn wait(&mut self, what: Counted, count: u64, within: std::time::Duration) {
@@ -171,6 +178,7 @@ impl Client {
         let count = match pending.what {
             Counted::Resources => counts.resources,
             Counted::Answered => counts.answered,
+            Counted::Fresh => counts.fresh,
         };
         let reached = count >= pending.count;
         if !reached && pending.since.elapsed() < pending.within {
@@ -211,7 +219,7 @@ impl Client {
     /// Makes connection `index`: the next one, or one that was lost anew.
     fn connect(&mut self, index: usize, server: std::net::SocketAddr) -> anyhow::Result<()> {
         let windows = if self.is_slow(index) {
-            Windows::DEFAULT
+            Windows::SMALL
         } else {
             Windows::LARGE
         };
@@ -224,7 +232,7 @@ impl Client {
         )?;
         if index == self.connections.len() {
             self.connections.push(connection);
-            self.readable.push(false);
+            self.unread.push(false);
         } else {
             let mut lost = std::mem::replace(&mut self.connections[index], connection);
             self.poll.registry().deregister(lost.socket())?;
@@ -242,29 +250,20 @@ impl Client {
         Ok(())
     }
 
-    /// Whether a connection reads only now and then.
+    /// Whether a connection does not read during a pause.
     fn is_slow(&self, index: usize) -> bool {
-        index % 100 < self.options.slow_percent
+        let percent = self.options.slow_percent;
+        slow_before(index + 1, percent) > slow_before(index, percent)
     }
 
-    fn is_slow_turn(&mut self) -> bool {
-        let is_due = self.options.slow_percent > 0
-            && self.slow_tick.elapsed().as_millis() >= u128::from(self.options.slow_ms);
-        if is_due {
-            self.slow_tick = Stopwatch::start();
-        }
-        is_due
-    }
-
-    /// Slow readers take one bite each.
-    fn read_slowly(&mut self) -> anyhow::Result<()> {
+    fn resume(&mut self) -> anyhow::Result<()> {
+        self.is_paused = false;
         for index in 0..self.connections.len() {
-            if !self.readable[index] {
+            if !std::mem::take(&mut self.unread[index]) {
                 continue;
             }
             let connection = &mut self.connections[index];
-            let bite = &mut self.buffer[..SLOW_READ_BYTES];
-            let mut fate = connection.read(bite, Reads::One, &mut self.shared);
+            let mut fate = connection.read(&mut self.buffer, &mut self.shared);
             if fate == Fate::Open {
                 fate = connection.write();
             }

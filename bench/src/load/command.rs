@@ -17,6 +17,10 @@ pub(crate) enum Command {
     Mark,
     /// Answers at once.
     Report,
+    /// Slow readers stop reading.
+    Pause,
+    /// Slow readers read again, first of all what has arrived.
+    Resume,
     /// Answers once so many were counted since the mark, or time is up.
     Until {
         what: Counted,
@@ -30,6 +34,7 @@ pub(crate) enum Command {
 pub(crate) enum Counted {
     Resources,
     Answered,
+    Fresh,
 }
 
 impl std::fmt::Display for Command {
@@ -40,6 +45,8 @@ impl std::fmt::Display for Command {
             }
             Self::Mark => line.write_str("mark"),
             Self::Report => line.write_str("report"),
+            Self::Pause => line.write_str("pause"),
+            Self::Resume => line.write_str("resume"),
             Self::Until {
                 what,
                 count,
@@ -48,6 +55,7 @@ impl std::fmt::Display for Command {
                 let what = match what {
                     Counted::Resources => "resources",
                     Counted::Answered => "answered",
+                    Counted::Fresh => "fresh",
                 };
                 write!(line, "until {what} {count} {}", within.as_millis())
             }
@@ -68,10 +76,13 @@ impl std::str::FromStr for Command {
             }),
             ["mark"] => Ok(Self::Mark),
             ["report"] => Ok(Self::Report),
+            ["pause"] => Ok(Self::Pause),
+            ["resume"] => Ok(Self::Resume),
             ["until", what, count, ms] => Ok(Self::Until {
                 what: match what {
                     "resources" => Counted::Resources,
                     "answered" => Counted::Answered,
+                    "fresh" => Counted::Fresh,
                     _ => anyhow::bail!("nothing counts {what:?}"),
                 },
                 count: count.parse()?,

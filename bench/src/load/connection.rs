@@ -72,15 +72,6 @@ pub(super) enum Fate {
     Lost,
 }
 
-/// How much a reader takes at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reads {
-    /// All that is there: the kernel signals only what is new.
-    All,
-    /// One buffer: whoever reads slowly comes back by itself.
-    One,
-}
-
 impl Connection {
     /// Starts to connect.
     pub(super) fn open(server: SocketAddr, windows: Windows) -> std::io::Result<Self> {
@@ -142,8 +133,8 @@ impl Connection {
         shared.unanswered += 1;
     }
 
-    /// Reads what there is, answers it in `out`.
-    pub(super) fn read(&mut self, buffer: &mut [u8], reads: Reads, shared: &mut Shared) -> Fate {
+    /// Reads all that there is, since the kernel signals only what is new; answers it in `out`.
+    pub(super) fn read(&mut self, buffer: &mut [u8], shared: &mut Shared) -> Fate {
         loop {
             match self.socket.read(buffer) {
                 Ok(0) => return Fate::Lost,
@@ -151,7 +142,7 @@ impl Connection {
                     shared.stats.counts.bytes += length as u64;
                     self.on_bytes(&buffer[..length], shared);
                     // A read that did not fill the buffer emptied the socket.
-                    if length < buffer.len() || reads == Reads::One {
+                    if length < buffer.len() {
                         return Fate::Open;
                     }
                 }
@@ -279,7 +270,7 @@ impl Connection {
                 find_stamp(kind, &resource)
             };
             if let Some(stamp) = stamp {
-                stats.ages.record(age(stamp, now));
+                stats.on_change(age(stamp, now));
             }
             if let Some(texts) = texts {
                 stream.remember(&resource, texts);

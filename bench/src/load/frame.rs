@@ -50,10 +50,10 @@ impl Windows {
         connection_bytes: 1 << 30,
     };
 
-    /// The protocol's default: of a client that reads slowly, the server soon has to keep what it
-    /// cannot send.
-    pub(super) const DEFAULT: Self = Self {
-        stream_bytes: 65_535,
+    /// A few responses of a stream: what a server has for a client that does not read, it soon has to
+    /// keep. Windows of connections begin no smaller than this one (RFC 9113, 6.9.2).
+    pub(super) const SMALL: Self = Self {
+        stream_bytes: 2_048,
         connection_bytes: 65_535,
     };
 }

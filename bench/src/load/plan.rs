@@ -62,6 +62,11 @@ pub(crate) fn clusters_of(
     (first..first + names).map(move |index| (index + index / clusters * shift) % clusters)
 }
 
+/// How many of the first `connections` connections are slow readers: they are spread evenly.
+pub(crate) fn slow_before(connections: usize, slow_percent: usize) -> usize {
+    connections * slow_percent / 100
+}
+
 /// How many of the first `streams` streams subscribe to one cluster, on average.
 #[expect(
     clippy::cast_precision_loss,

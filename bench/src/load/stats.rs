@@ -62,6 +62,8 @@ impl Times {
 pub(crate) struct Counts {
     /// Resources delivered, each to one stream.
     pub(crate) resources: u64,
+    /// Those of them that were changed since the mark.
+    pub(crate) fresh: u64,
     pub(crate) responses: u64,
     /// Names that a server said are gone.
     pub(crate) removed: u64,
@@ -130,6 +132,12 @@ impl Stats {
         self.marked = Stopwatch::start();
     }
 
+    /// A resource came that was changed so long ago.
+    pub(super) fn on_change(&mut self, age_micros: u64) {
+        self.ages.record(age_micros);
+        self.counts.fresh += u64::from(age_micros < self.marked.micros());
+    }
+
     /// A stream had its first response.
     pub(super) fn on_answer(&mut self) {
         self.counts.answered += 1;
@@ -174,6 +182,7 @@ impl Report {
 impl Counts {
     fn add(&mut self, other: &Self) {
         self.resources += other.resources;
+        self.fresh += other.fresh;
         self.responses += other.responses;
         self.removed += other.removed;
         self.bytes += other.bytes;

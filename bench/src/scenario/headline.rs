@@ -116,7 +116,6 @@ async fn measure(setup: &Setup<'_>, amount: &Amount) -> anyhow::Result<Values> {
         first_stream: 0,
         unanswered_max: 200,
         slow_percent: 0,
-        slow_ms: 500,
     };
     let mut clients = Clients::start(&options, 1, amount.streams, setup.load_cores)?;
     clients.open(amount.streams, OPEN_MAX)?;
