@@ -53,6 +53,15 @@ impl EncodedResource {
         self.delta.slice(self.sotw_start as usize..)
     }
 
+    /// The same in bytes of its own: clones of the one and of the other share nothing.
+    #[must_use]
+    pub fn to_own_bytes(&self) -> Self {
+        Self {
+            delta: Bytes::copy_from_slice(&self.delta),
+            ..*self
+        }
+    }
+
     /// Size of the larger of the two forms, bytes.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -2,13 +2,15 @@
 //! of facts to the names of the resources that they touch.
 //!
 //! Nothing is rendered when a fact changes: the names are marked, and whoever asks first renders and
-//! encodes for all who ask the same until the fact changes again. A resource that is asked for
+//! encodes for all who ask the same until the fact changes again (`cache`); the others of its thread
+//! find that without a lock (`memo`). A resource that is asked for
 //! under a name of the client's own spelling is answered under that spelling.
 
 mod cache;
 mod limits;
 mod load_gate;
 mod members;
+mod memo;
 mod router;
 #[cfg(test)]
 mod tests;
@@ -24,6 +26,7 @@ use waypost_store::{ClusterOutline, ClusterSnapshot, ServiceState, Store, Subscr
 
 use crate::render::{self, Rendered, d2, endpoints, envoy, names, names::Target};
 use cache::{Cache, Source};
+use memo::Memo;
 use router::{ChangeRouter, Respelled};
 
 pub use load_gate::LoadGate;
@@ -37,6 +40,7 @@ struct Inner {
     subscribers: Arc<Subscribers>,
     gate: LoadGate,
     cache: Cache,
+    memo: Arc<Memo>,
 }
 
 impl fmt::Debug for Locator {
@@ -55,13 +59,15 @@ impl Locator {
     #[must_use]
     pub fn new(gate: LoadGate) -> Self {
         let subscribers = Arc::new(Subscribers::default());
-        let router = ChangeRouter::new(Arc::clone(&subscribers));
+        let memo = Arc::new(Memo::default());
+        let router = ChangeRouter::new(Arc::clone(&subscribers), Arc::clone(&memo));
         let store = Store::new(render::inspect::INSPECTOR, Arc::new(router));
         Self(Arc::new(Inner {
             store,
             subscribers,
             gate,
             cache: Cache::default(),
+            memo,
         }))
     }
 
@@ -131,14 +137,16 @@ impl Locator {
     fn find_uri(&self, name: &str, cluster: &str, uri: &str) -> Option<EncodedResource> {
         let key = (ResourceType::D2Uri, name, Variant::default());
         let instance = || self.0.store.find_visible_instance(cluster, uri);
-        self.0.cache.get_or_encode(
-            key,
-            || instance().map(|i| Source::Value(i.value)),
-            || {
-                let instance = instance()?;
-                Some((d2::uri(&instance)?, Source::Value(instance.value)))
-            },
-        )
+        self.0.memo.get_or_find(key, cluster, || {
+            self.0.cache.get_or_encode(
+                key,
+                || instance().map(|i| Source::Value(i.value)),
+                || {
+                    let instance = instance()?;
+                    Some((d2::uri(&instance)?, Source::Value(instance.value)))
+                },
+            )
+        })
     }
 
     fn find_cluster(&self, name: &str, target: &Target<'_>) -> Option<EncodedResource> {
@@ -208,14 +216,16 @@ impl Locator {
     ) -> Option<EncodedResource> {
         let store = &self.0.store;
         let number = |stamp: waypost_store::Stamp| Source::Number(stamp.instances);
-        self.0.cache.get_or_encode(
-            key,
-            || store.find_stamp(cluster).map(number),
-            || {
-                let snapshot = store.find_cluster(cluster)?;
-                Some((render(&snapshot), number(snapshot.stamp)))
-            },
-        )
+        self.0.memo.get_or_find(key, cluster, || {
+            self.0.cache.get_or_encode(
+                key,
+                || store.find_stamp(cluster).map(number),
+                || {
+                    let snapshot = store.find_cluster(cluster)?;
+                    Some((render(&snapshot), number(snapshot.stamp)))
+                },
+            )
+        })
     }
 
     fn of_service(

@@ -27,10 +27,22 @@ pub(super) enum Source {
 pub(super) type KeyRef<'a> = (ResourceType, &'a str, Variant);
 
 #[derive(PartialEq, Eq, Hash)]
-struct Key(ResourceType, ResourceName, Variant);
+pub(super) struct Key(ResourceType, ResourceName, Variant);
 
 #[derive(Hash)]
-struct Probe<'a>(ResourceType, &'a str, Variant);
+pub(super) struct Probe<'a>(ResourceType, &'a str, Variant);
+
+impl From<KeyRef<'_>> for Key {
+    fn from((resource_type, name, variant): KeyRef<'_>) -> Self {
+        Self(resource_type, name.into(), variant)
+    }
+}
+
+impl<'a> From<KeyRef<'a>> for Probe<'a> {
+    fn from((resource_type, name, variant): KeyRef<'a>) -> Self {
+        Self(resource_type, name, variant)
+    }
+}
 
 impl Equivalent<Key> for Probe<'_> {
     fn equivalent(&self, key: &Key) -> bool {

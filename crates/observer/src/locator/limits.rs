@@ -11,5 +11,17 @@ pub(super) const ENCODED_ENTRY_BYTES: usize = 256;
 /// The cache is cut into this many parts, each with its own lock.
 pub(super) const ENCODED_SHARDS: usize = 64;
 
+/// Bytes that a thread keeps of what it found lately, entries and all: the encodings of some thousand
+/// clusters, which are as many as change while a thread goes round its connections once.
+pub(super) const MEMO_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Encodings up to this size are copied for a thread of their own, bytes: the copy is small beside
+/// the first message that is made of it. Above, the bytes cost so much that a shared count is nothing.
+pub(super) const MEMO_COPY_BYTES_MAX: usize = 16 * 1024;
+
+/// Changes are counted for so many groups of clusters. A change of one has its whole group looked
+/// up again; a count takes 8 bytes.
+pub(super) const OWNER_STRIPES: usize = 4096;
+
 // The largest resource that clients take (4 MiB) must fit one generation of one part.
 const _: () = assert!(ENCODED_BYTES_MAX / ENCODED_SHARDS / 2 >= 2 * 1024 * 1024);

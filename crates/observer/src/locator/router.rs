@@ -5,17 +5,19 @@ use std::sync::Arc;
 use waypost_core::{ResourceName, ResourceType, Subscriber};
 use waypost_store::{ChangeListener, ChangeSet, ClusterChange, Subscribers};
 
+use super::memo::Memo;
 use crate::render::names;
 
-/// Marks what a change touches for everybody who wants it. Names of types that nobody wants are
-/// not even made.
+/// Has threads forget what a change touches, then marks it for everybody who wants it. Names of
+/// types that nobody wants are not even made.
 pub(super) struct ChangeRouter {
     subscribers: Arc<Subscribers>,
+    memo: Arc<Memo>,
 }
 
 impl ChangeRouter {
-    pub(super) fn new(subscribers: Arc<Subscribers>) -> Self {
-        Self { subscribers }
+    pub(super) fn new(subscribers: Arc<Subscribers>, memo: Arc<Memo>) -> Self {
+        Self { subscribers, memo }
     }
 
     fn mark(&self, resource_type: ResourceType, name: impl FnOnce() -> String) {
@@ -25,6 +27,7 @@ impl ChangeRouter {
     }
 
     fn cluster_changed(&self, cluster: &str, change: &ClusterChange) {
+        self.memo.forget(cluster);
         let plain = || cluster.to_owned();
         let partitions = || change.d2_partitions.iter();
         if change.definition || change.existence {

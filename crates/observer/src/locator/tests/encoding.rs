@@ -1,15 +1,18 @@
 //! Encoded once per version and variant, and not more often.
 
-use std::sync::Barrier;
+use std::collections::HashSet;
+use std::sync::{Arc, Barrier};
 
+use parking_lot::Mutex;
 use waypost_core::ResourceType::{
     Cluster, ClusterLoadAssignment, D2Uri, D2UriMap, Listener, RouteConfiguration,
 };
 use waypost_core::{
-    AddressFamily, Announcement, ClientKind, Health, ResourceLocator as _, ResourceType, Timestamp,
-    Variant,
+    AddressFamily, Announcement, ClientKind, Health, Interest, ResourceLocator as _, ResourceName,
+    ResourceType, ResourceVersion, Subscriber, Timestamp, Variant,
 };
 
+use super::super::Locator;
 use super::super::cache::{Cache, Source};
 use super::{NOW, announce, define_cluster, define_service, down, mk_locator, up};
 use crate::render::Rendered;
@@ -209,4 +212,41 @@ fn what_does_not_exist_is_not_kept() {
         assert!(locator.find(Cluster, &name, Variant::default()).is_none());
     }
     assert_eq!((locator.encodes(), locator.cache_bytes()), (0, 0));
+}
+
+#[test]
+fn whoever_is_told_of_a_change_finds_it_whatever_its_thread_found_before() {
+    /// Looks a resource up when it is told of it.
+    struct Asks(Locator, Mutex<Vec<ResourceVersion>>);
+    impl Subscriber for Asks {
+        fn mark_changed(&self, resource_type: ResourceType, name: &ResourceName) {
+            let found = self.0.find(resource_type, name, Variant::default());
+            self.1.lock().push(found.unwrap().version());
+        }
+    }
+    let (locator, mut writer) = mk_locator();
+    writer.apply(NOW, [up("c", "http://10.0.0.1:1")]);
+    let asks = Arc::new(Asks(locator.clone(), Mutex::default()));
+    let uri = locator.members(D2Uri, None, Variant::default()).remove(0);
+    for (resource_type, name) in [
+        (D2UriMap, "/d2/uris/c"),
+        (ClusterLoadAssignment, "c"),
+        (D2Uri, &*uri),
+    ] {
+        locator
+            .find(resource_type, name, Variant::default())
+            .unwrap();
+        let interest = Interest::parse(name);
+        locator.subscribe(resource_type, &interest, asks.clone());
+    }
+    let mut versions = HashSet::new();
+    for port in 2..5_u16 {
+        let changed = Announcement {
+            weights: [(0, f64::from(port))].into(),
+            ..mk_announcement("c", "http://10.0.0.1:1")
+        };
+        writer.apply(NOW, [announce(&changed)]);
+        versions.extend(asks.1.lock().drain(..));
+    }
+    assert_eq!(versions.len(), 9, "{versions:?}");
 }
