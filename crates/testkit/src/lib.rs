@@ -12,5 +12,6 @@ pub mod parts;
 pub mod ports;
 pub mod probe;
 pub mod process;
+pub mod tonic_greeter;
 pub mod wait;
 pub mod waypost;

@@ -4,6 +4,7 @@
 //! measured whether or not it holds, so that a failure comes with its figures.
 
 pub mod announce_any_language;
+pub mod client_rust;
 pub mod clients;
 pub mod clock;
 pub mod crash_loop;
@@ -89,6 +90,13 @@ pub const PROOFS: &[Proof] = &[
         needs: "Python with grpcio",
         takes: ("1 min", "40 s"),
         run: |form, figures| Box::pin(embedded_main_job::prove(form, figures)),
+    },
+    Proof {
+        name: "client-rust",
+        shows: "the Rust client: instances replaced, the Observer killed, a start without one: no call fails",
+        needs: "nothing",
+        takes: ("1 min", "20 s"),
+        run: |form, figures| Box::pin(client_rust::prove(form, figures)),
     },
     Proof {
         name: "mass-silence",

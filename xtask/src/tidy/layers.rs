@@ -9,9 +9,14 @@ use serde_json::Value;
 const LAYERS: &[&[&str]] = &[
     &["waypost-core"],
     &["waypost-proto"],
-    &["waypost-fold", "waypost-store", "waypost-xds"],
+    &[
+        "waypost-fold",
+        "waypost-store",
+        "waypost-xds",
+        "waypost-xds-client",
+    ],
     &["waypost-log", "waypost-runtime"],
-    &["waypost-announcer", "waypost-admin-api"],
+    &["waypost-announcer", "waypost-client", "waypost-admin-api"],
     &["waypost-observer"],
     &["waypost"],
 ];
