@@ -11,8 +11,13 @@ mod common;
 use std::time::Duration;
 
 use common::{World, client, eventually, ports, soon, until_ports};
-use waypost_client::{Client, PickError, Stale, Standing, StreamState};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use waypost_client::{Client, Cluster, PickError, Stale, Standing, StreamState};
 use waypost_core::PartitionWeights;
+
+/// The page that explains each metric.
+const PAGE: &str = include_str!("../../../docs/client.md");
 
 #[tokio::test]
 async fn a_cluster_is_followed_as_its_instances_come_and_go() {
@@ -86,11 +91,7 @@ async fn a_lost_observer_takes_nothing_away_and_its_return_is_noticed() {
     greeter.changed().await;
 
     observer.shutdown().await;
-    eventually("the loss is noticed", || {
-        let list = greeter.endpoints();
-        (list.standing() == Standing::Stale(Stale::Disconnected)).then_some(())
-    })
-    .await;
+    until_standing(&greeter, Standing::Stale(Stale::Disconnected)).await;
     assert_eq!(ports(&greeter.endpoints()), [1001]);
     assert!(client.health().last_error.is_some());
     world.announce("greeter", 1002).await;
@@ -104,6 +105,30 @@ async fn a_lost_observer_takes_nothing_away_and_its_return_is_noticed() {
         metrics.streams_lost >= 1 && metrics.connected == 1,
         "{metrics:?}"
     );
+    observer.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_observer_that_knows_no_such_cluster_empties_no_list() {
+    let world = World::new();
+    world.announce("greeter", 1001).await;
+    let observer = world.observer().await;
+    let address = observer.grpc_address();
+    let client = client(&[&observer]);
+    let greeter = client.cluster("greeter").unwrap();
+    until_ports(&greeter, &[1001]).await;
+    observer.shutdown().await;
+
+    // Somebody starts one over another log at its place, and later the right one again.
+    let other = World::new().observer_at(Some(address)).await;
+    until_standing(&greeter, Standing::Stale(Stale::Removed)).await;
+    assert_eq!(ports(&greeter.endpoints()), [1001]);
+    assert_eq!(greeter.pick().unwrap().address().port(), 1001);
+    assert!(client.metrics().resources_absent > 0);
+    other.shutdown().await;
+    let observer = world.observer_at(Some(address)).await;
+    until_standing(&greeter, Standing::Fresh).await;
+    assert_eq!(ports(&greeter.endpoints()), [1001]);
     observer.shutdown().await;
 }
 
@@ -168,10 +193,7 @@ async fn the_file_serves_at_once_and_until_an_observer_answers() {
 
     // It is used until an Observer is back, which says the same: no change, and no doubt any more.
     let observer = world.observer_at(Some(address)).await;
-    eventually("it is confirmed", || {
-        (greeter.endpoints().standing() == Standing::Fresh).then_some(())
-    })
-    .await;
+    until_standing(&greeter, Standing::Fresh).await;
     assert_eq!(ports(&greeter.endpoints()), [1001]);
     observer.shutdown().await;
 }
@@ -248,4 +270,52 @@ async fn what_nobody_watches_is_no_longer_asked_for() {
         .await
         .unwrap();
     observer.shutdown().await;
+}
+
+#[tokio::test]
+async fn every_metric_is_in_the_registry_under_the_name_that_the_page_explains() {
+    let world = World::new();
+    world.announce("greeter", 1001).await;
+    let observer = world.observer().await;
+    let client = client(&[&observer]);
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(client.metrics_collector()));
+    assert_eq!(client.health().stream, StreamState::Idle);
+    let greeter = client.cluster("greeter").unwrap();
+    until_standing(&greeter, Standing::Fresh).await;
+    until_ports(&greeter, &[1001]).await;
+    greeter.pick().unwrap();
+
+    let mut text = String::new();
+    encode(&mut text, &registry).unwrap();
+    for line in [
+        "waypost_client_connected 1",
+        "waypost_client_clusters_fresh 1",
+        "waypost_client_picks_total 1",
+        "waypost_client_streams_opened_total 1",
+        "waypost_client_responses_refused_total 0",
+    ] {
+        assert!(text.lines().any(|l| l == line), "no {line} in\n{text}");
+    }
+    let names = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("waypost_client_"));
+    let names: Vec<_> = names.filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(names.len(), 20);
+    for name in names {
+        assert!(
+            PAGE.contains(&format!("_{name}`")),
+            "docs/client.md: {name}"
+        );
+    }
+    observer.shutdown().await;
+}
+
+/// Waits for what the list rests on: whoever waits for changes is not told of that.
+async fn until_standing(cluster: &Cluster, standing: Standing) {
+    let what = format!("{} is {standing:?}", cluster.name());
+    eventually(&what, || {
+        (cluster.endpoints().standing() == standing).then_some(())
+    })
+    .await;
 }

@@ -7,7 +7,7 @@ use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
 use envoy_types::pb::google::rpc::Status;
 
-use crate::cache::{Answer, TypeState, Types};
+use crate::cache::{Answer, Mark, TypeState, Types};
 use crate::limits::{CONFIRMED_AFTER, MUTE_MAX, NAMES_PER_REQUEST_MAX, OPEN_MAX};
 use crate::name::{Scope, Subscription, TypeUrl};
 use crate::policy::{
@@ -370,7 +370,11 @@ impl Substream {
             names = self.open(state);
             if tells_versions {
                 self.told_at = Some(now);
-                let held = state.held.iter();
+                // What was said to be gone is kept, not held: should it be back, it has to come.
+                let held = state
+                    .held
+                    .iter()
+                    .filter(|(_, held)| held.mark != Mark::Gone);
                 request.initial_resource_versions = held
                     .map(|(name, held)| (name.to_string(), held.version.to_string()))
                     .collect();

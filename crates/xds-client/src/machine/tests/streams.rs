@@ -29,6 +29,19 @@ fn a_lost_stream_takes_nothing_away_and_the_next_one_gets_only_what_differs() {
 }
 
 #[test]
+fn what_was_gone_is_asked_for_without_a_version_so_that_it_comes_when_it_is_back() {
+    let mut client = Client::watching(Policy::waypost(), EDS, &["a", "b"]);
+    client.answer(EDS, "n1", &["a=1:x", "b=1:y"]);
+    client.answer(EDS, "n2", &["-a"]);
+    client.lose();
+    client.connect();
+    assert_eq!(client.mark(EDS, "a"), Some(Mark::Gone), "still kept");
+    assert_eq!(client.requests(), ["eds node +a +b b@1"]);
+    client.answer(EDS, "n1", &["a=1:x"]);
+    assert_eq!(client.mark(EDS, "a"), Some(Mark::Fresh));
+}
+
+#[test]
 fn silence_confirms_what_the_server_was_told() {
     let mut client = Client::watching(Policy::waypost(), EDS, &["a"]);
     client.answer(EDS, "n1", &["a=1:x"]);
