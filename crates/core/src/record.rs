@@ -252,17 +252,18 @@ impl Headers {
         Ok(())
     }
 
-    /// The headers to write, as name and text. An announcement without order data has none.
+    /// The headers to write, as name and text. That it is an announcement is left out, since that is
+    /// what a record without a kind is: each header costs every reader of a heartbeat an allocation.
     #[must_use]
     pub fn to_pairs(&self) -> Vec<(&'static str, String)> {
         let mut pairs = Vec::new();
         let mut push = |name: &'static str, value: Option<String>| {
             pairs.extend(value.map(|value| (name, value)));
         };
-        let bare = *self == Self::default();
+        let is_said = self.kind != RecordKind::default();
         push(
             "waypost-kind",
-            (!bare).then(|| self.kind.as_str().to_owned()),
+            is_said.then(|| self.kind.as_str().to_owned()),
         );
         push("waypost-id", self.id.map(|v| v.to_string()));
         push("waypost-birth", self.birth.map(|v| v.0.to_string()));

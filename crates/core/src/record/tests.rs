@@ -50,6 +50,27 @@ fn unusual_spellings_of_numbers_are_read_as_ever() {
 }
 
 #[test]
+fn an_announcement_does_not_say_that_it_is_one() {
+    let headers = |kind| Headers {
+        kind,
+        id: Some(LifeId(7)),
+        birth: Some(Timestamp(5)),
+        seq: Some(3),
+        ..Headers::default()
+    };
+    let names = |kind| {
+        let pairs = headers(kind).to_pairs().into_iter();
+        pairs.map(|(name, _)| name).collect::<Vec<_>>()
+    };
+    let order = ["waypost-id", "waypost-birth", "waypost-seq"];
+    assert_eq!(names(RecordKind::Announce), order);
+    assert_eq!(names(RecordKind::Withdraw)[0], "waypost-kind");
+    let pairs = headers(RecordKind::Announce).to_pairs();
+    let pairs: Vec<_> = pairs.iter().map(|(n, v)| (*n, v.as_str())).collect();
+    assert_eq!(read(&pairs), Ok(headers(RecordKind::Announce)));
+}
+
+#[test]
 fn no_headers_is_the_simple_contract() {
     assert_eq!(read(&[]), Ok(Headers::default()));
     assert!(Headers::default().to_pairs().is_empty());
