@@ -11,6 +11,8 @@
 
 mod admission;
 pub mod clock;
+#[cfg(any(feature = "embedded", feature = "kafka"))]
+mod copies;
 #[cfg(feature = "embedded")]
 pub mod embedded;
 #[cfg(feature = "kafka")]

@@ -26,6 +26,10 @@ pub const BOUNDS_INTERVAL: Duration = Duration::from_secs(2);
 /// to make the cost of a wake-up vanish, few enough to keep a reader's memory small.
 pub const READ_RECORDS_MAX: usize = 512;
 
+/// Keys and values of records that share one allocation, bytes: about a batch of heartbeats. What outlives
+/// its batch (a new announcement) is copied by whoever keeps it.
+pub const COPIES_CHUNK_BYTES: usize = 256 * 1024;
+
 /// Requests that wait for the embedded log's writer. Each holds one record that its caller would
 /// hold anyway; beyond it callers wait for their turn.
 pub const EMBEDDED_REQUESTS_MAX: usize = 4096;

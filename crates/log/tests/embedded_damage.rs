@@ -178,18 +178,42 @@ async fn salvage_leaves_a_log_alone_that_is_not_damaged() {
     assert_eq!(log.identity(), identity);
 }
 
+/// Lets the store say that it has another format.
+fn set_format(dir: &Path, format: u64) {
+    let database = Database::open(dir.join("log.redb")).expect("a store");
+    let transaction = database.begin_write().expect("writable");
+    let meta: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+    let mut table = transaction.open_table(meta).expect("is there");
+    table.insert("format", format).expect("writable");
+    drop(table);
+    transaction.commit().expect("writable");
+}
+
+#[tokio::test]
+async fn a_store_of_an_older_release_says_so_and_what_it_holds_is_saved() {
+    let dir = tempfile::tempdir().expect("a directory");
+    mk_log(dir.path()).await;
+    set_format(dir.path(), 1);
+    let opened = EmbeddedLog::open(dir.path(), mk_settings(OnDamage::Refuse)).await;
+    let Err(LogError::Damaged(text)) = opened else {
+        panic!("opened: {opened:?}");
+    };
+    assert!(
+        text.contains("older release") && text.contains("--salvage"),
+        "{text}"
+    );
+    let log = EmbeddedLog::open(dir.path(), mk_settings(OnDamage::Salvage)).await;
+    let log = log.expect("saved");
+    let mut follower = Follower::open(&log, Topic::Announcements).await;
+    let (records, _) = follower.until_caught_up(1).await;
+    assert!(records.len() >= INSTANCES, "{} left", records.len());
+}
+
 #[tokio::test]
 async fn a_store_of_a_newer_release_is_refused_and_says_so() {
     let dir = tempfile::tempdir().expect("a directory");
     mk_log(dir.path()).await;
-    let database = Database::open(dir.path().join("log.redb")).expect("a store");
-    let transaction = database.begin_write().expect("writable");
-    let meta: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
-    let mut table = transaction.open_table(meta).expect("is there");
-    table.insert("format", 2).expect("writable");
-    drop(table);
-    transaction.commit().expect("writable");
-    drop(database);
+    set_format(dir.path(), u64::MAX);
     for on_damage in [OnDamage::Refuse, OnDamage::Salvage] {
         let opened = EmbeddedLog::open(dir.path(), mk_settings(on_damage)).await;
         let Err(LogError::Misconfigured(text)) = opened else {

@@ -158,9 +158,10 @@ impl Directory {
                 "{}: {error}; start that release, or give another --data directory",
                 file.display()
             )),
-            StoreError::Record(..) | StoreError::Missing(_) | StoreError::Panic => {
-                self.damaged(&error.to_string())
-            }
+            StoreError::Record(..)
+            | StoreError::Missing(_)
+            | StoreError::OlderFormat(_)
+            | StoreError::Panic => self.damaged(&error.to_string()),
             StoreError::Removed => LogError::Unavailable(format!(
                 "{}: {error}; put it back, or stop and start again with a directory that stays: \
                  until then nothing is written, and what was read is served",

@@ -95,7 +95,9 @@ pub(super) fn load(store: &Store, continuity: Continuity) -> Result<Loaded, Stor
     }
     let mut ledger = Ledger::new(&contents);
     let mut replaced = Vec::new();
-    store.visit(|place, record| replaced.extend(ledger.apply(place, &record)))?;
+    store.visit(contents.ends.keys(), |place, record| {
+        replaced.extend(ledger.apply(place, &record));
+    })?;
     Ok(Loaded {
         contents,
         ledger,
@@ -204,7 +206,7 @@ pub(super) fn fill(
         };
         changes.puts.insert(Place::of(topic, &record), record);
     }
-    store.initialise(contents.identity)?;
+    store.initialise(contents.identity, contents.ends.keys().copied())?;
     store.commit(
         &changes,
         &ledger.ends(Closing::Orderly),

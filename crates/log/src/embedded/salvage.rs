@@ -87,7 +87,7 @@ fn find_records(mut file: impl Read) -> io::Result<Vec<(Place, Record)>> {
             if position >= safe {
                 break;
             }
-            found.extend(decode(&window[position..]));
+            found.extend(decode(&window[position..], Bytes::copy_from_slice));
             position += 1;
         }
         if is_last {
@@ -118,7 +118,7 @@ fn newest_of_each_key(found: Vec<(Place, Record)>) -> Changes {
     }
     Changes {
         puts: newest.into_values().collect(),
-        deletes: Vec::new(),
+        ..Changes::default()
     }
 }
 

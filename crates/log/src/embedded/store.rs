@@ -1,20 +1,35 @@
 //! The tables of the store and the transactions over them. Everything here blocks.
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use bytes::Bytes;
 use redb::{Builder, Database, ReadableDatabase, ReadableTable, TableDefinition};
 use waypost_core::partition::PartitionId;
 use waypost_core::record::{LogIdentity, Offset, Record, Topic};
 use waypost_core::time::Timestamp;
 
 use super::stored::{FrameError, Place, decode, encode, topic_number, topic_of};
+use crate::copies::Copies;
 
-/// What this release writes, and the newest that it reads.
-pub(super) const FORMAT: u64 = 1;
+/// What this release writes and reads.
+pub(super) const FORMAT: u64 = 2;
 
-/// Records by topic, partition and offset, in frames.
-const RECORDS: TableDefinition<'_, (u8, u32, u64), &[u8]> = TableDefinition::new("records");
+/// The table of a partition's records, in frames by offset. Each partition has one, since the store
+/// fills its pages only where what is inserted comes after all else in a table; anywhere before, it
+/// leaves them half empty, and a start, which is mostly reading pages, takes twice as long.
+struct RecordsTable(String);
+
+impl RecordsTable {
+    fn of(topic: Topic, partition: PartitionId) -> Self {
+        Self(format!("records/{}/{partition}", topic_number(topic)))
+    }
+
+    fn definition(&self) -> TableDefinition<'_, u64, &'static [u8]> {
+        TableDefinition::new(&self.0)
+    }
+}
 
 /// Of every partition: its next offset, the first offset not set aside, its latest append time.
 const PARTITIONS: TableDefinition<'_, (u8, u32), (u64, u64, i64)> =
@@ -47,8 +62,11 @@ pub(super) enum StoreError {
     Record(Place, FrameError),
     #[error("{0} is missing in it")]
     Missing(&'static str),
-    #[error("it was written by a newer release (format {0}, this release reads up to {FORMAT})")]
+    #[error("it was written by a newer release (format {0}, this release reads {FORMAT})")]
     NewerFormat(u64),
+    /// Its frames are the same, so that what it holds can be saved from it.
+    #[error("it was written by an older release (format {0}, this release reads {FORMAT})")]
+    OlderFormat(u64),
     #[error("its structure is damaged")]
     Panic,
     #[error("it is being opened again after a failure")]
@@ -111,7 +129,27 @@ pub(super) struct End {
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     pub(super) puts: BTreeMap<Place, Record>,
-    pub(super) deletes: Vec<Place>,
+    pub(super) deletes: BTreeSet<Place>,
+}
+
+impl Changes {
+    /// The partitions that it concerns, in order.
+    fn partitions(&self) -> BTreeSet<(Topic, PartitionId)> {
+        let places = self.puts.keys().chain(&self.deletes);
+        places.map(|place| (place.topic, place.partition)).collect()
+    }
+
+    fn puts_of(
+        &self,
+        topic: Topic,
+        partition: PartitionId,
+    ) -> impl Iterator<Item = (&Place, &Record)> {
+        self.puts.range(Place::all_of(topic, partition))
+    }
+
+    fn deletes_of(&self, topic: Topic, partition: PartitionId) -> impl Iterator<Item = &Place> {
+        self.deletes.range(Place::all_of(topic, partition))
+    }
 }
 
 impl Store {
@@ -126,8 +164,12 @@ impl Store {
         Ok(Self { database })
     }
 
-    /// Makes the tables of a new log.
-    pub(super) fn initialise(&self, identity: LogIdentity) -> Result<(), StoreError> {
+    /// Makes the tables of a new log with these partitions.
+    pub(super) fn initialise(
+        &self,
+        identity: LogIdentity,
+        partitions: impl IntoIterator<Item = (Topic, PartitionId)>,
+    ) -> Result<(), StoreError> {
         let transaction = self.database.begin_write()?;
         {
             let mut meta = transaction.open_table(META)?;
@@ -135,8 +177,11 @@ impl Store {
             meta.insert(META_IDENTITY, identity.0)?;
             meta.insert(META_COMMITS, 0)?;
             meta.insert(META_CLOSED, 1)?;
-            transaction.open_table(RECORDS)?;
             transaction.open_table(PARTITIONS)?;
+            for (topic, partition) in partitions {
+                let table = RecordsTable::of(topic, partition);
+                transaction.open_table(table.definition())?;
+            }
         }
         transaction.commit()?;
         Ok(())
@@ -150,8 +195,10 @@ impl Store {
             number.ok_or(StoreError::Missing(name))
         };
         let format = get(META_FORMAT)?;
-        if format > FORMAT {
-            return Err(StoreError::NewerFormat(format));
+        match format.cmp(&FORMAT) {
+            Ordering::Less => return Err(StoreError::OlderFormat(format)),
+            Ordering::Equal => {}
+            Ordering::Greater => return Err(StoreError::NewerFormat(format)),
         }
         let mut ends = BTreeMap::new();
         for row in transaction.open_table(PARTITIONS)?.iter()? {
@@ -179,13 +226,26 @@ impl Store {
         })
     }
 
-    /// Gives every record to `visit`, in the order of places.
-    pub(super) fn visit(&self, mut visit: impl FnMut(Place, Record)) -> Result<(), StoreError> {
+    /// Gives every record of these partitions to `visit`, in the order of their offsets.
+    pub(super) fn visit<'a>(
+        &self,
+        partitions: impl IntoIterator<Item = &'a (Topic, PartitionId)>,
+        mut visit: impl FnMut(Place, Record),
+    ) -> Result<(), StoreError> {
         let transaction = self.database.begin_read()?;
-        for row in transaction.open_table(RECORDS)?.iter()? {
-            let (key, value) = row?;
-            let place = to_place(key.value())?;
-            visit(place, decode_at(place, value.value())?);
+        let mut copies = Copies::default();
+        for (topic, partition) in partitions.into_iter().copied() {
+            let table = RecordsTable::of(topic, partition);
+            for row in transaction.open_table(table.definition())?.iter()? {
+                let (key, value) = row?;
+                let place = Place {
+                    topic,
+                    partition,
+                    offset: from_key(key.value()),
+                };
+                let copy = |body: &[u8]| copies.copy(body);
+                visit(place, decode_at(place, value.value(), copy)?);
+            }
         }
         Ok(())
     }
@@ -200,14 +260,17 @@ impl Store {
     ) -> Result<(), StoreError> {
         let transaction = self.database.begin_write()?;
         {
-            let mut records = transaction.open_table(RECORDS)?;
             let mut frame = Vec::new();
-            for (place, record) in &changes.puts {
-                encode(place.topic, record, &mut frame);
-                records.insert(to_key(*place), frame.as_slice())?;
-            }
-            for place in &changes.deletes {
-                records.remove(to_key(*place))?;
+            for (topic, partition) in changes.partitions() {
+                let table = RecordsTable::of(topic, partition);
+                let mut records = transaction.open_table(table.definition())?;
+                for (place, record) in changes.puts_of(topic, partition) {
+                    encode(topic, record, &mut frame);
+                    records.insert(to_number(place.offset), frame.as_slice())?;
+                }
+                for place in changes.deletes_of(topic, partition) {
+                    records.remove(to_number(place.offset))?;
+                }
             }
             let mut partitions = transaction.open_table(PARTITIONS)?;
             for (topic, partition, end) in ends {
@@ -235,18 +298,20 @@ impl Store {
         below: Offset,
     ) -> Result<(Vec<Record>, Offset), StoreError> {
         let transaction = self.database.begin_read()?;
-        let table = transaction.open_table(RECORDS)?;
-        let end = Place {
-            offset: below,
-            ..from
-        };
+        let table = RecordsTable::of(from.topic, from.partition);
+        let table = transaction.open_table(table.definition())?;
         let mut records = Vec::new();
+        let mut copies = Copies::default();
         let mut bytes = 0;
-        for row in table.range(to_key(from)..to_key(end))? {
+        for row in table.range(to_number(from.offset)..to_number(below))? {
             let (key, value) = row?;
-            let place = to_place(key.value())?;
+            let place = Place {
+                offset: from_key(key.value()),
+                ..from
+            };
             bytes += value.value().len();
-            records.push(decode_at(place, value.value())?);
+            let copy = |body: &[u8]| copies.copy(body);
+            records.push(decode_at(place, value.value(), copy)?);
             if records.len() >= crate::limits::READ_RECORDS_MAX
                 || bytes >= crate::limits::EMBEDDED_READ_BYTES_MAX
             {
@@ -258,33 +323,25 @@ impl Store {
 
     pub(super) fn find(&self, place: Place) -> Result<Option<Record>, StoreError> {
         let transaction = self.database.begin_read()?;
-        let table = transaction.open_table(RECORDS)?;
-        let found = table.get(to_key(place))?;
+        let table = RecordsTable::of(place.topic, place.partition);
+        let table = transaction.open_table(table.definition())?;
+        let found = table.get(to_number(place.offset))?;
         found
-            .map(|guard| decode_at(place, guard.value()))
+            .map(|guard| decode_at(place, guard.value(), Bytes::copy_from_slice))
             .transpose()
     }
 }
 
-fn decode_at(place: Place, frame: &[u8]) -> Result<Record, StoreError> {
-    match decode(frame) {
+fn decode_at(
+    place: Place,
+    frame: &[u8],
+    copy: impl FnOnce(&[u8]) -> Bytes,
+) -> Result<Record, StoreError> {
+    match decode(frame, copy) {
         Ok((named, record)) if named == place => Ok(record),
         Ok(_) => Err(StoreError::Record(place, FrameError::Content)),
         Err(error) => Err(StoreError::Record(place, error)),
     }
-}
-
-fn to_key(place: Place) -> (u8, u32, u64) {
-    let number = to_number(place.offset);
-    (topic_number(place.topic), place.partition.0, number)
-}
-
-fn to_place((topic, partition, offset): (u8, u32, u64)) -> Result<Place, StoreError> {
-    Ok(Place {
-        topic: topic_of(topic).ok_or(StoreError::Missing("a topic that it names"))?,
-        partition: PartitionId(partition),
-        offset: from_key(offset),
-    })
 }
 
 /// Offsets are never negative here.

@@ -3,6 +3,8 @@
 //! The frame names its place and carries a magic number, so that [`salvage`](super::salvage) finds
 //! intact records in a file whose structure is lost.
 
+use std::ops::RangeInclusive;
+
 use bytes::{Buf, Bytes};
 use prost::Message;
 use waypost_core::partition::PartitionId;
@@ -35,6 +37,16 @@ impl Place {
             partition: record.partition,
             offset: record.offset,
         }
+    }
+
+    /// Every place of a partition.
+    pub(super) fn all_of(topic: Topic, partition: PartitionId) -> RangeInclusive<Self> {
+        let at = |offset| Self {
+            topic,
+            partition,
+            offset: Offset(offset),
+        };
+        at(0)..=at(i64::MAX)
     }
 }
 
@@ -109,8 +121,11 @@ pub(super) fn encode(topic: Topic, record: &Record, frame: &mut Vec<u8>) {
     header[12..].copy_from_slice(&xxh3_64(body).to_le_bytes());
 }
 
-/// Reads the frame that `bytes` begin with.
-pub(super) fn decode(bytes: &[u8]) -> Result<(Place, Record), FrameError> {
+/// Reads the frame that `bytes` begin with. The record keeps what `copy` made of its body.
+pub(super) fn decode(
+    bytes: &[u8],
+    copy: impl FnOnce(&[u8]) -> Bytes,
+) -> Result<(Place, Record), FrameError> {
     let mut rest = bytes.strip_prefix(&MAGIC).ok_or(FrameError::Magic)?;
     if rest.len() < FRAME_HEADER_BYTES - MAGIC.len() {
         return Err(FrameError::Length);
@@ -124,8 +139,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Place, Record), FrameError> {
     if xxh3_64(body) != checksum {
         return Err(FrameError::Checksum);
     }
-    let body = Bytes::copy_from_slice(body);
-    let stored = StoredRecord::decode(body).map_err(|_| FrameError::Content)?;
+    let stored = StoredRecord::decode(copy(body)).map_err(|_| FrameError::Content)?;
     stored.into_record().ok_or(FrameError::Content)
 }
 

@@ -293,7 +293,7 @@ impl Pending {
         if let Some(replaced) = replaced
             && self.changes.puts.remove(&replaced).is_none()
         {
-            self.changes.deletes.push(replaced);
+            self.changes.deletes.insert(replaced);
         }
         self.bytes += record.value.as_ref().map_or(0, bytes::Bytes::len);
         self.changes.puts.insert(place, record);
@@ -304,7 +304,7 @@ impl Pending {
     pub(super) fn remove(&mut self, places: Vec<Place>) {
         for place in places {
             if self.changes.puts.remove(&place).is_none() {
-                self.changes.deletes.push(place);
+                self.changes.deletes.insert(place);
             }
         }
     }

@@ -66,10 +66,6 @@ pub(super) const EVENTS_MAX: usize = 16;
 /// Bytes of keys and values after which a batch is handed on although it could hold more records.
 pub(super) const BATCH_BYTES_MAX: usize = 1024 * 1024;
 
-/// Keys and values of records that share one allocation, bytes: about a batch of heartbeats. What outlives
-/// its batch (a new announcement) is copied by whoever keeps it.
-pub(super) const COPIES_CHUNK_BYTES: usize = 256 * 1024;
-
 /// Fetched but undelivered records of one reader, kibibytes. Three readers make one Observer.
 pub(super) const FETCHED_KIBIBYTES_MAX: usize = 16 * 1024;
 

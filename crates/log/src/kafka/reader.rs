@@ -3,7 +3,6 @@
 
 mod asker;
 mod context;
-mod copies;
 mod followed;
 mod position;
 mod worker;
@@ -24,11 +23,11 @@ use waypost_core::record::{Headers, Offset, Record, Topic};
 use waypost_core::time::Timestamp;
 
 use self::context::ReaderContext;
-use self::copies::Copies;
 use self::worker::Worker;
 use super::client;
 use super::limits::{ANSWER_MAX, EVENTS_MAX};
 use super::settings::KafkaSettings;
+use crate::copies::Copies;
 
 /// Follows one topic. Its thread ends soon after this is dropped.
 #[derive(Debug)]

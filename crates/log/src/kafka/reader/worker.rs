@@ -20,10 +20,10 @@ use waypost_core::record::{Offset, Record, Topic};
 
 use super::asker::{Answer, Asker, Question, drop_aside, mk_consumer};
 use super::context::ReaderContext;
-use super::copies::Copies;
 use super::followed::Followed;
 use super::position::Position;
 use super::{kafka_partition, to_record};
+use crate::copies::Copies;
 use crate::kafka::client::{Complaints, Inquiry};
 use crate::kafka::limits::{
     ANSWER_POLL_MAX, BATCH_BYTES_MAX, METADATA_INTERVAL, POLL_MAX, RETRY_INTERVAL, UNANSWERED_MAX,

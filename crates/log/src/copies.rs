@@ -1,18 +1,18 @@
-//! Keys and values out of librdkafka's buffers, which may be as large as a fetch and are not to be kept
-//! alive by what is read: copied, many into one allocation.
+//! Keys and values out of buffers of a client library or a store, which are not to be kept alive by what is
+//! read: copied, many into one allocation.
 
 use bytes::{Bytes, BytesMut};
 
-use crate::kafka::limits::COPIES_CHUNK_BYTES;
+use crate::limits::COPIES_CHUNK_BYTES;
 
 /// Makes copies. Each keeps its chunk alive, so who keeps one for long copies it again.
 #[derive(Debug, Default)]
-pub(super) struct Copies {
+pub(crate) struct Copies {
     chunk: BytesMut,
 }
 
 impl Copies {
-    pub(super) fn copy(&mut self, bytes: &[u8]) -> Bytes {
+    pub(crate) fn copy(&mut self, bytes: &[u8]) -> Bytes {
         if self.chunk.capacity() < bytes.len() {
             self.chunk = BytesMut::with_capacity(COPIES_CHUNK_BYTES.max(bytes.len()));
         }
