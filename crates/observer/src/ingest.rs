@@ -7,6 +7,7 @@
 
 mod batch;
 mod digests;
+mod first;
 mod follower;
 mod freshness;
 mod kept;
@@ -39,6 +40,7 @@ use crate::named::NamedLines;
 use crate::progress::Progress;
 use crate::snapshot::SnapshotSettings;
 
+use first::FirstStatements;
 use follower::{Followed, Follower, pause_after};
 use freshness::Freshness;
 use log_clock::LogClock;
@@ -87,6 +89,7 @@ pub(crate) struct Ingest {
     log: Arc<dyn AnnouncementLog>,
     start_check: Option<StartCheck>,
     writer: Writer,
+    first_statements: FirstStatements,
     replica: Replica,
     beat_interval: Duration,
     log_work: LogWork,
@@ -160,6 +163,7 @@ impl Ingest {
             log: Arc::clone(&parts.log),
             start_check: parts.start_check,
             writer: parts.writer,
+            first_statements: FirstStatements::default(),
             replica: Replica::new(parts.keeper_id, settings),
             beat_interval: BEAT_INTERVAL.min(parts.keeper_settings.tick_interval),
             log_work: LogWork::new(parts.log, parts.metrics.clone()),

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use waypost_core::{Offset, PartitionId, ReadEvent, Record, StoreInput, Topic};
-use waypost_fold::{FoldEvent, Outcome, RefusalReason};
+use waypost_core::{InstanceKey, Offset, PartitionId, ReadEvent, Record, StoreInput, Topic};
+use waypost_fold::{FoldEvent, GoneCause, Outcome, RefusalReason};
 
 use super::Ingest;
 use crate::limits::VERDICTS_HELD_MAX;
@@ -86,13 +86,29 @@ impl Ingest {
         }
     }
 
-    /// Serves what has changed, in one batch.
+    /// Serves what has changed, in one batch; until everything was read, what is said of instances
+    /// waits.
     pub(super) fn serve(&mut self, events: Vec<FoldEvent>) {
         let now = self.now();
         let mut inputs = Vec::new();
         let mut absent = Vec::new();
+        let is_loaded = self.replica.loading().is_loaded();
+        if is_loaded {
+            self.first_statements.write(&mut self.writer);
+        }
         for event in events {
             match event {
+                FoldEvent::Live { key, value } if !is_loaded => {
+                    let at = self.log_clock.now();
+                    self.first_statements.hold(at, key, Some(value));
+                }
+                FoldEvent::Gone { key, cause } if !is_loaded => {
+                    self.on_gone(&key, cause);
+                    self.first_statements.hold(self.log_clock.now(), key, None);
+                }
+                FoldEvent::Absent { key, at } if !is_loaded => {
+                    self.first_statements.hold_absent(at, key);
+                }
                 FoldEvent::Absent { key, at } => absent.push((at, key)),
                 FoldEvent::AbsentDefinition { key, at } => {
                     self.writer.remember_absent_definition(at, key);
@@ -116,8 +132,7 @@ impl Ingest {
                 value: Some(value),
             }),
             FoldEvent::Gone { key, cause } => {
-                self.metrics.on_gone(cause);
-                tracing::debug!(cluster = %key.cluster, uri = %key.uri, cause = cause.as_str(), "instance left");
+                self.on_gone(&key, cause);
                 inputs.push(StoreInput::Instance { key, value: None });
             }
             FoldEvent::Config { input, .. } => inputs.push(input),
@@ -127,5 +142,10 @@ impl Ingest {
             }
             other => self.report(other, now),
         }
+    }
+
+    fn on_gone(&self, key: &InstanceKey, cause: GoneCause) {
+        self.metrics.on_gone(cause);
+        tracing::debug!(cluster = %key.cluster, uri = %key.uri, cause = cause.as_str(), "instance left");
     }
 }

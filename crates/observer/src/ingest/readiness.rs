@@ -92,6 +92,7 @@ impl Ingest {
         if !self.replica.loading().is_loaded() || *self.loaded_tx.borrow() {
             return;
         }
+        self.first_statements.write(&mut self.writer);
         // What left too long ago is forgotten before anybody can ask.
         self.writer.forget(self.log_clock.now());
         self.writer.set_config_loaded();
