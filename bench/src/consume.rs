@@ -7,6 +7,7 @@ use anyhow::{Context as _, ensure};
 use clap::Args;
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::error::KafkaError;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use tokio::time::Instant;
 
@@ -39,8 +40,15 @@ pub(crate) fn run(args: &ConsumeArgs) -> anyhow::Result<()> {
         .set("bootstrap.servers", &args.kafka)
         .set("group.id", "waypost-bench")
         .set("enable.auto.commit", "false")
-        // As in every consumer of Waypost: damaged records must be noticed.
-        .set("check.crcs", "true");
+        // As in every consumer of Waypost: damaged records must be noticed, and as much is fetched at once
+        // and waits as there.
+        .set("check.crcs", "true")
+        .set("enable.partition.eof", "true")
+        .set("queued.max.messages.kbytes", "16384")
+        .set("fetch.max.bytes", "8388608")
+        .set("fetch.message.max.bytes", "2097152")
+        .set("fetch.wait.max.ms", "100")
+        .set("fetch.queue.backoff.ms", "10");
     let consumer: BaseConsumer = config.create()?;
     let mut assignment = TopicPartitionList::new();
     for partition in 0..args.partitions {
@@ -51,6 +59,7 @@ pub(crate) fn run(args: &ConsumeArgs) -> anyhow::Result<()> {
     let mut heard = Instant::now();
     while records < args.records {
         match consumer.poll(Duration::from_millis(100)) {
+            Some(Err(KafkaError::PartitionEOF(_))) => {}
             Some(message) => {
                 let message = message?;
                 bytes += message.key_len() + message.payload_len();
