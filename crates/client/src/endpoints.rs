@@ -99,7 +99,7 @@ pub enum Standing {
 /// Why a list may be out of date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stale {
-    /// It is from the file, and no Observer has answered yet.
+    /// It is from the file, or from when the cluster was last watched, and no Observer has answered yet.
     FromFile,
     /// The stream is lost, and no Observer has confirmed it since.
     Disconnected,

@@ -85,6 +85,10 @@ impl Task {
         let watched = self.shared.watched();
         let wanted: BTreeSet<_> = watched.iter().map(|w| Arc::clone(&w.name)).collect();
         let followed: BTreeSet<_> = self.followed_by_name.keys().cloned().collect();
+        if !followed.is_subset(&wanted) {
+            // What they were is there for the next time, as long as entries are kept.
+            self.collect();
+        }
         for name in followed.difference(&wanted) {
             self.unfollow(name);
         }
@@ -111,8 +115,6 @@ impl Task {
         let Some(followed) = self.followed_by_name.remove(name) else {
             return;
         };
-        // What it was is in the file for the next time, as long as entries are kept.
-        self.collect();
         let machine = self.driver.machine_mut();
         machine.unwatch(&self.types.clusters, &Subscription::new(name));
         if let Some(assignment) = followed.assignment {
