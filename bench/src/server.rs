@@ -94,6 +94,14 @@ pub(crate) enum Cores {
 }
 
 impl Cores {
+    /// How many there are, as far as it is said.
+    pub(crate) fn count(self) -> usize {
+        match self {
+            Self::Any | Self::One(_) => 1,
+            Self::First(count) => count,
+        }
+    }
+
     /// As `taskset -c` takes them; `None` where it need not run.
     pub(crate) fn find_list(self) -> Option<String> {
         match self {
