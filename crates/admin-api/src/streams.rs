@@ -19,12 +19,24 @@ pub struct StreamView {
     pub user_agent: String,
     /// What kind of client it was taken for.
     pub client: ClientKindName,
+    /// What "everything" is to it; `null` for what everybody has.
+    #[serde(default)]
+    pub scope: Option<ScopeView>,
     /// How long the stream has been open.
     pub open_ms: u64,
     /// How long changes have been waiting for the client to read; `null` if none wait.
     pub backlog_ms: Option<u64>,
     /// The types that it asked for.
     pub types: Vec<StreamType>,
+}
+
+/// What a proxy named in the metadata of its node (docs/resources.md, "What an Envoy is served").
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScopeView {
+    /// The services that it calls. None: it is told of nothing but what it asks for by name.
+    pub services: Vec<String>,
+    /// Where it listens for calls to them; `null` for nowhere.
+    pub outbound: Option<String>,
 }
 
 /// The protocol variant of a stream.

@@ -470,12 +470,31 @@ pub(crate) struct BootstrapArgs {
         hide_default_value = true
     )]
     pub(crate) zone: String,
-    /// The service that Envoy routes to (envoy), or that the example calls (d2).
-    #[arg(long, value_name = "NAME", default_value = "greeter")]
-    pub(crate) service: String,
-    /// Where Envoy listens for calls to the service (envoy).
+    /// The services that Envoy routes to (envoy), or the one that the example calls (d2).
+    #[arg(
+        long,
+        value_name = "NAME,…",
+        value_delimiter = ',',
+        default_value = "greeter"
+    )]
+    pub(crate) service: Vec<String>,
+    /// Where Envoy listens for calls to the services (envoy).
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:10000")]
     pub(crate) proxy_listen: SocketAddr,
+    /// Which variant of xDS Envoy speaks (envoy).
+    #[arg(long, value_name = "VARIANT", default_value = "delta")]
+    pub(crate) protocol: ProtocolArg,
+    /// A stream for each type instead of one for all (envoy). [default: off]
+    #[arg(long)]
+    pub(crate) per_type: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProtocolArg {
+    /// Incremental.
+    Delta,
+    /// State of the world.
+    Sotw,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

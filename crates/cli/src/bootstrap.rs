@@ -9,11 +9,11 @@
 //! A list of addresses as one target (`ipv4:A,B`) is no way out: only gRPCs on C-core know it, and
 //! they send the list as `:authority`, for which an HTTP/2 server ends the stream (PROTOCOL_ERROR).
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use crate::args::{BootstrapArgs, ClientArg};
+use crate::args::{BootstrapArgs, ClientArg, ProtocolArg};
 use crate::exit::{Exit, Failure};
 use crate::output::print_line;
 
@@ -112,7 +112,8 @@ fn node(node_id: &str, args: &BootstrapArgs) -> Value {
     node
 }
 
-/// A configuration file of Envoy: a listener whose routes come by RDS, clusters by CDS over ADS.
+/// A configuration file of Envoy: clusters by CDS, the listener by LDS, its routes and all endpoints as
+/// those say.
 fn envoy(observers: &Observers, node_id: &str, args: &BootstrapArgs) -> String {
     let (kind, endpoints) = observers.envoy_endpoints();
     let quote = |text: &str| Value::from(text).to_string();
@@ -125,20 +126,34 @@ fn envoy(observers: &Observers, node_id: &str, args: &BootstrapArgs) -> String {
             )
         })
         .collect();
-    let listen_ip: IpAddr = args.proxy_listen.ip();
+    let sources = if args.per_type {
+        ENVOY_PER_TYPE
+    } else {
+        ENVOY_AGGREGATED
+    };
+    let api_type = match args.protocol {
+        ProtocolArg::Delta => "DELTA_GRPC",
+        ProtocolArg::Sotw => "GRPC",
+    };
+    let listen = args.proxy_listen;
+    // Values come last: none of theirs is taken for a place of the template.
     ENVOY
-        .replace("@NODE_ID@", &quote(node_id))
-        .replace("@CLUSTER_NAME@", &quote(&args.service))
+        .replace("@SOURCES@", sources.trim_end())
+        .replace("@API_TYPE@", api_type)
+        .replace("@KIND@", kind)
+        .replace("@LISTEN_IP@", &quote(&listen.ip().to_string()))
+        .replace("@LISTEN_PORT@", &listen.port().to_string())
+        .replace("@ENDPOINTS@", &endpoints.join("\n"))
+        .replace("@CLUSTER_NAME@", &quote(node_id))
         .replace("@REGION@", &quote(&args.fabric))
         .replace("@ZONE@", &quote(&args.zone))
-        .replace("@SERVICE@", &quote(&args.service))
-        .replace("@LISTEN_IP@", &quote(&listen_ip.to_string()))
-        .replace("@LISTEN_PORT@", &args.proxy_listen.port().to_string())
-        .replace("@KIND@", kind)
-        .replace("@ENDPOINTS@", &endpoints.join("\n"))
+        .replace("@SERVICES@", &Value::from(args.service.clone()).to_string())
+        .replace("@NODE_ID@", &quote(node_id))
 }
 
 const ENVOY: &str = include_str!("bootstrap/envoy.yaml");
+const ENVOY_AGGREGATED: &str = include_str!("bootstrap/envoy-aggregated.yaml");
+const ENVOY_PER_TYPE: &str = include_str!("bootstrap/envoy-per-type.yaml");
 
 /// Java code for rest.li's D2 client.
 fn d2(observers: &Observers, node_id: &str, args: &BootstrapArgs) -> Result<String, Failure> {
@@ -146,7 +161,7 @@ fn d2(observers: &Observers, node_id: &str, args: &BootstrapArgs) -> Result<Stri
     Ok(include_str!("bootstrap/d2.java")
         .replace("@TARGET@", &quote(&observers.grpc_target()?))
         .replace("@NODE_ID@", &quote(node_id))
-        .replace("@SERVICE@", &args.service))
+        .replace("@SERVICE@", args.service.first().map_or("", String::as_str)))
 }
 
 #[cfg(test)]

@@ -321,12 +321,17 @@ fn client_configurations_have_one_name_for_all_observers() {
         "--to",
         "o.example:1",
         "--service",
-        "s",
+        "s,t",
+        "--proxy-listen",
+        "[::1]:80",
     ]));
     for part in [
         "STRICT_DNS",
         "address: \"o.example\", port_value: 1",
-        "route_config_name: \"s\"",
+        "waypost.services: [\"s\",\"t\"]",
+        "waypost.outbound_address: \"::1\"",
+        "waypost.outbound_port: 80",
+        "api_type: DELTA_GRPC",
     ] {
         assert!(envoy.contains(part), "no {part} in {envoy}");
     }

@@ -21,13 +21,15 @@ pub mod time;
 pub use announcement::{Announcement, Health, PartitionWeights};
 pub use config::{ConfigKey, ConfigValue, Override, ReleaseScope, Replaces, Revision};
 pub use definition::{ClusterDefinition, Definition, DefinitionKey, ServiceDefinition};
-pub use locator::{EncodedResource, Interest, ResourceLocator, Subscriber, SubscriptionToken};
+pub use locator::{
+    EncodedResource, Interest, ResourceLocator, Scope, Subscriber, SubscriptionToken,
+};
 pub use name::{ClusterName, InstanceKey, InstanceUri, NameError, ServiceName};
 pub use partition::PartitionId;
 pub use port::{AnnouncementLog, LogError, LogReader, ReadEvent};
 pub use record::{Headers, LifeId, NewRecord, Offset, Record, RecordKind, Topic};
 pub use resource::{
-    AddressFamily, ClientKind, ResourceName, ResourceType, ResourceVersion, Variant,
+    AddressFamily, ClientKind, Delivery, ResourceName, ResourceType, ResourceVersion, Variant,
 };
 pub use shared::InstanceValue;
 pub use source::{SourceSlot, StoreInput};

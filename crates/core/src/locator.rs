@@ -1,6 +1,7 @@
 //! The port between the xDS engine and whatever holds the resources. The engine knows these traits,
 //! never a store; the store's side knows them, never a stream.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -128,6 +129,15 @@ pub fn glob_covers(prefix: &str, name: &str) -> bool {
         .is_some_and(|id| !id.is_empty() && id != "*" && !id.contains('/'))
 }
 
+/// What a proxy says of itself that decides what its wildcards stand for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Scope {
+    /// The services that it calls, as it spells them, in order, each once.
+    pub services: Vec<Box<str>>,
+    /// Where it wants to listen for calls to them; `None` for nowhere.
+    pub outbound: Option<SocketAddr>,
+}
+
 /// Who wants to know of changes: one stream's outbox. Called from the ingest path, once per changed
 /// name and interest, so it must only mark and wake: no I/O, no waiting, no call back.
 pub trait Subscriber: Send + Sync {
@@ -159,6 +169,11 @@ pub trait ResourceLocator: Send + Sync + 'static {
         variant: Variant,
     ) -> Option<EncodedResource>;
 
+    /// What a client of this scope sees in place of everything; `None` if that makes no difference.
+    fn scoped(&self, _scope: &Arc<Scope>, _variant: Variant) -> Option<Arc<dyn ResourceLocator>> {
+        None
+    }
+
     /// The names of all resources of the type (`prefix` `None`), or of the direct members of a
     /// glob's prefix, those of one cluster next to each other, in name order.
     fn members(
@@ -167,6 +182,11 @@ pub trait ResourceLocator: Send + Sync + 'static {
         prefix: Option<&str>,
         variant: Variant,
     ) -> Vec<ResourceName>;
+
+    /// Whether a resource that exists is among those that `*` stands for: scopes leave some out.
+    fn is_member(&self, _resource_type: ResourceType, _name: &str, _variant: Variant) -> bool {
+        true
+    }
 
     /// Whether a glob has no member now.
     fn is_glob_empty(&self, resource_type: ResourceType, prefix: &str, variant: Variant) -> bool {

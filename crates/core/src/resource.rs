@@ -142,6 +142,19 @@ pub enum ClientKind {
     D2,
 }
 
+/// Over which kind of stream a client gets its resources. A resource that refers to others says that
+/// they come the same way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Delivery {
+    /// One stream for all types (ADS).
+    #[default]
+    Aggregated,
+    /// A stream for each type, state of the world.
+    PerTypeSotw,
+    /// A stream for each type, incremental.
+    PerTypeDelta,
+}
+
 /// What an answer depends on besides its name: a small closed key, computed once per stream from
 /// its node. Resources that do not differ by a part of it share one encoding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -150,4 +163,6 @@ pub struct Variant {
     pub addresses: AddressFamily,
     /// What kind of client it is.
     pub client: ClientKind,
+    /// How it gets its resources.
+    pub delivery: Delivery,
 }

@@ -12,6 +12,7 @@ mod load_gate;
 mod members;
 mod memo;
 mod router;
+mod scoped;
 #[cfg(test)]
 mod tests;
 
@@ -19,8 +20,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use waypost_core::{
-    ClientKind, EncodedResource, Interest, ResourceLocator, ResourceName, ResourceType, Subscriber,
-    SubscriptionToken, Variant,
+    AddressFamily, ClientKind, Delivery, EncodedResource, Interest, ResourceLocator, ResourceName,
+    ResourceType, Scope, Subscriber, SubscriptionToken, Variant,
 };
 use waypost_store::{ClusterOutline, ClusterSnapshot, ServiceState, Store, Subscribers};
 
@@ -28,6 +29,7 @@ use crate::render::{self, Rendered, d2, endpoints, envoy, names, names::Target};
 use cache::{Cache, Source};
 use memo::Memo;
 use router::{ChangeRouter, Respelled};
+use scoped::Scopes;
 
 pub use load_gate::LoadGate;
 
@@ -41,6 +43,7 @@ struct Inner {
     gate: LoadGate,
     cache: Cache,
     memo: Arc<Memo>,
+    scopes: Scopes,
 }
 
 impl fmt::Debug for Locator {
@@ -68,6 +71,7 @@ impl Locator {
             gate,
             cache: Cache::default(),
             memo,
+            scopes: Scopes::default(),
         }))
     }
 
@@ -101,7 +105,8 @@ impl Locator {
                 Some(d2::service_node(s))
             }),
             Target::Cluster(cluster) => {
-                self.of_definition(ResourceType::D2Node, name, cluster, d2::cluster_node)
+                let key = (ResourceType::D2Node, name, Variant::default());
+                self.of_definition(key, cluster, d2::cluster_node)
             }
             _ => None,
         }
@@ -114,7 +119,8 @@ impl Locator {
                 Some(d2::service_name(service))
             }),
             Target::Cluster(cluster) => {
-                self.of_definition(resource_type, name, cluster, |_| d2::cluster_name(cluster))
+                let key = (resource_type, name, Variant::default());
+                self.of_definition(key, cluster, |_| d2::cluster_name(cluster))
             }
             _ => None,
         }
@@ -149,10 +155,16 @@ impl Locator {
         })
     }
 
-    fn find_cluster(&self, name: &str, target: &Target<'_>) -> Option<EncodedResource> {
+    fn find_cluster(
+        &self,
+        name: &str,
+        target: &Target<'_>,
+        variant: Variant,
+    ) -> Option<EncodedResource> {
         let cluster = self.served_cluster(target)?;
-        self.of_definition(ResourceType::Cluster, name, cluster, |outline| {
-            envoy::cluster(name, outline)
+        let key = (ResourceType::Cluster, name, variant);
+        self.of_definition(key, cluster, |outline| {
+            envoy::cluster(name, outline, variant)
         })
     }
 
@@ -189,13 +201,11 @@ impl Locator {
     /// A resource that depends on a cluster's definition and existence alone.
     fn of_definition(
         &self,
-        resource_type: ResourceType,
-        name: &str,
+        key: cache::KeyRef<'_>,
         cluster: &str,
         render: impl FnOnce(&ClusterOutline) -> Rendered,
     ) -> Option<EncodedResource> {
         let store = &self.0.store;
-        let key = (resource_type, name, Variant::default());
         let number = |stamp: waypost_store::Stamp| Source::Number(stamp.definition);
         self.0.cache.get_or_encode(
             key,
@@ -271,9 +281,11 @@ impl ResourceLocator for Locator {
             (ResourceType::D2Uri, Target::Instance(cluster, uri)) => {
                 self.find_uri(name, cluster, uri)
             }
-            (ResourceType::Cluster, _) => self.find_cluster(name, &target),
+            (ResourceType::Cluster, _) => {
+                self.find_cluster(name, &target, cluster_variant(variant))
+            }
             (ResourceType::ClusterLoadAssignment, _) => {
-                self.find_load_assignment(name, &target, normalise(variant))
+                self.find_load_assignment(name, &target, endpoints_variant(variant))
             }
             (ResourceType::Listener, Target::Service(service)) => {
                 self.of_service(resource_type, name, service, |s| {
@@ -287,6 +299,13 @@ impl ResourceLocator for Locator {
             }
             _ => None,
         }
+    }
+
+    fn scoped(&self, scope: &Arc<Scope>, variant: Variant) -> Option<Arc<dyn ResourceLocator>> {
+        if variant.client != ClientKind::Envoy {
+            return None;
+        }
+        Some(self.0.scopes.get_or_open(&self.0, scope, variant.delivery))
     }
 
     fn members(
@@ -352,8 +371,19 @@ impl ResourceLocator for Locator {
     }
 }
 
+/// The part of a variant that clusters differ by.
+fn cluster_variant(variant: Variant) -> Variant {
+    match variant.client {
+        ClientKind::Envoy => Variant {
+            addresses: AddressFamily::default(),
+            ..variant
+        },
+        ClientKind::Grpc | ClientKind::D2 => Variant::default(),
+    }
+}
+
 /// The part of a variant that load assignments differ by.
-fn normalise(variant: Variant) -> Variant {
+fn endpoints_variant(variant: Variant) -> Variant {
     let client = match variant.client {
         ClientKind::Envoy => ClientKind::Envoy,
         ClientKind::Grpc | ClientKind::D2 => ClientKind::Grpc,
@@ -361,6 +391,7 @@ fn normalise(variant: Variant) -> Variant {
     Variant {
         addresses: variant.addresses,
         client,
+        delivery: Delivery::default(),
     }
 }
 

@@ -10,6 +10,7 @@ pub mod envoy;
 pub mod inspect;
 mod json;
 pub mod names;
+pub mod outbound;
 pub mod report;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -6,6 +6,8 @@
 pub mod caller;
 mod descendants;
 pub mod dns;
+pub mod envoy;
+pub mod http;
 pub mod kafka;
 pub mod limits;
 pub mod parts;

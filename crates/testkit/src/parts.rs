@@ -60,6 +60,19 @@ impl Venv {
     }
 }
 
+/// Envoy's own binary, as its Python package brings it.
+///
+/// # Errors
+/// Not installed.
+pub fn envoy() -> anyhow::Result<PathBuf> {
+    let lib = installed("Envoy", &dir()?.join("venv-envoy/lib"))?;
+    let pythons = std::fs::read_dir(&lib).with_context(|| format!("{}", lib.display()))?;
+    let binary = |python: PathBuf| python.join("site-packages/envoy/_bin/envoy");
+    let mut found = pythons.flatten().map(|python| binary(python.path()));
+    let first = found.find(|file| file.is_file());
+    first.with_context(|| format!("Envoy: not in {}: run `cargo xtask parts`", lib.display()))
+}
+
 /// A program that a Debian package brings, by its name on the path.
 ///
 /// # Errors

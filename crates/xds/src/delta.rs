@@ -229,8 +229,7 @@ impl DeltaSubstream {
             let held = fresh.held.as_ref().and_then(|held| held.get(&name));
             pending.add(name, held.copied().flatten().map_or(Why::Asked, Why::Held));
         }
-        let locator = &scene.engine.locator;
-        for name in locator.recently_removed(resource_type, prefix) {
+        for name in scene.locator.recently_removed(resource_type, prefix) {
             pending.add(name, Why::Changed);
         }
         for name in fresh.held.iter().flat_map(|held| held.keys()) {
@@ -252,9 +251,12 @@ impl DeltaSubstream {
         if !self.common.subscriptions.wants(&name) {
             return None;
         }
-        let found = scene.find(resource_type, &name);
-        let version = found.as_ref().map(|resource| resource.version());
         let mut explicit = self.common.subscriptions.find_explicit_mut(&name);
+        let found = match explicit {
+            Some(_) => scene.find(resource_type, &name),
+            None => scene.find_member(resource_type, &name),
+        };
+        let version = found.as_ref().map(|resource| resource.version());
         let is_known = match why {
             Why::Asked => false,
             Why::Held(held) => version == Some(held),
@@ -305,9 +307,10 @@ impl DeltaSubstream {
         let added_to: BTreeSet<&str> = entries.iter().filter_map(added_to).collect();
         let is_empty = |url: &ResourceName| {
             glob_prefix(url).is_some_and(|prefix| {
-                let locator = &scene.engine.locator;
                 !added_to.contains(prefix)
-                    && locator.is_glob_empty(resource_type, prefix, scene.variant)
+                    && scene
+                        .locator
+                        .is_glob_empty(resource_type, prefix, scene.variant)
             })
         };
         let empty: Vec<ResourceName> = globs.into_iter().filter(is_empty).collect();
@@ -327,7 +330,7 @@ impl DeltaSubstream {
             let prefix = glob_prefix(&entry.name)?;
             let subscriptions = &self.common.subscriptions;
             let wanted = subscriptions.has_glob(prefix) || subscriptions.has_wildcard();
-            let locator = &scene.engine.locator;
+            let locator = scene.locator;
             let is_empty = locator.is_glob_empty(resource_type, prefix, scene.variant);
             return (wanted && is_empty).then_some(entry);
         }
@@ -337,7 +340,11 @@ impl DeltaSubstream {
         if self.common.pending.remove(&entry.name).is_none() {
             return Some(entry);
         }
-        let found = scene.find(resource_type, &entry.name);
+        let found = if self.common.subscriptions.has_explicit(&entry.name) {
+            scene.find(resource_type, &entry.name)
+        } else {
+            scene.find_member(resource_type, &entry.name)
+        };
         let version = found.as_ref().map(|resource| resource.version());
         let now = Entry {
             content: found.map_or(Content::Removal, Content::Resource),

@@ -56,6 +56,10 @@ pub const ERROR_TEXT_BYTES_MAX: usize = 1024;
 /// Longest node field that is kept for people to look at, bytes.
 pub const NODE_TEXT_BYTES_MAX: usize = 512;
 
+/// Services that a proxy may name as those that it calls: each is looked up for every change of its
+/// routes. Real proxies call tens.
+pub const SCOPE_SERVICES_MAX: usize = 1_000;
+
 /// HTTP/2 streams that one connection may have open. Some clients (Envoy, test drivers) put many
 /// streams on one connection; what is over the limit waits at the client, in silence.
 pub const STREAMS_PER_CONNECTION_MAX_DEFAULT: u32 = 10_000;

@@ -1,14 +1,17 @@
-//! Who asks: what is read of the node of a stream's first request, and the variant that follows
-//! from it.
+//! Who asks: what is read of the node of a stream's first request, and what follows from it.
 //!
 //! Source: data-plane-api `envoy/config/core/v3/base.proto`; xDS protocol, "Basic protocol overview"
 //! (only the first request of a stream is sure to carry the node).
 
+use std::sync::Arc;
+
 use prost::Message as _;
 use prost_types::{Struct, Value, value::Kind};
-use waypost_core::{AddressFamily, ClientKind, Variant};
+use waypost_core::{AddressFamily, ClientKind, Scope};
 
 use crate::limits::NODE_TEXT_BYTES_MAX;
+use crate::scope::read_scope;
+use crate::status::{Code, Status};
 
 /// Metadata key by which a client says which addresses it can use: `ipv4`, `ipv6` or `both`, as a
 /// string or a list of strings. Without it a client gets both.
@@ -23,6 +26,16 @@ pub struct NodeInfo {
     pub cluster: String,
     /// `node.user_agent_name`.
     pub user_agent: String,
+    /// What its wildcards stand for; `None` for everything.
+    pub scope: Option<Arc<Scope>>,
+}
+
+/// A node, and what answers to it depend on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReadNode {
+    pub(crate) info: NodeInfo,
+    pub(crate) addresses: AddressFamily,
+    pub(crate) client: ClientKind,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -37,19 +50,26 @@ struct Node {
     user_agent_name: String,
 }
 
-/// Reads a node. A node that cannot be decoded is an error of the request.
-pub(crate) fn read_node(bytes: &[u8]) -> Result<(NodeInfo, Variant), prost::DecodeError> {
-    let node = Node::decode(bytes)?;
-    let variant = Variant {
-        addresses: address_family(node.metadata.as_ref()),
-        client: client_kind(&node.user_agent_name),
+/// Reads a node. One that cannot be decoded, or says what cannot be meant, ends the stream.
+pub(crate) fn read_node(bytes: &[u8]) -> Result<ReadNode, Status> {
+    let node = Node::decode(bytes)
+        .map_err(|error| Status::new(Code::InvalidArgument, format!("malformed node: {error}")))?;
+    let metadata = node.metadata.as_ref();
+    let client = client_kind(&node.user_agent_name);
+    let scope = match client {
+        ClientKind::Envoy => Some(Arc::new(read_scope(metadata)?)),
+        ClientKind::Grpc | ClientKind::D2 => None,
     };
-    let info = NodeInfo {
-        id: cut(node.id, NODE_TEXT_BYTES_MAX),
-        cluster: cut(node.cluster, NODE_TEXT_BYTES_MAX),
-        user_agent: cut(node.user_agent_name, NODE_TEXT_BYTES_MAX),
-    };
-    Ok((info, variant))
+    Ok(ReadNode {
+        addresses: address_family(metadata),
+        client,
+        info: NodeInfo {
+            id: cut(node.id, NODE_TEXT_BYTES_MAX),
+            cluster: cut(node.cluster, NODE_TEXT_BYTES_MAX),
+            user_agent: cut(node.user_agent_name, NODE_TEXT_BYTES_MAX),
+            scope,
+        },
+    })
 }
 
 /// `text` without what is over the bound, at a character's boundary.
@@ -81,7 +101,8 @@ fn address_family(metadata: Option<&Struct>) -> AddressFamily {
     }
 }
 
-fn words(value: &Value) -> Vec<&str> {
+/// A string, or the strings of a list.
+pub(crate) fn words(value: &Value) -> Vec<&str> {
     match &value.kind {
         Some(Kind::StringValue(text)) => vec![text],
         Some(Kind::ListValue(list)) => list.values.iter().flat_map(words).collect(),
@@ -140,9 +161,15 @@ mod tests {
             ),
         ];
         for (agent, families, client, addresses) in cases {
-            let (info, variant) = read_node(&mk_node(agent, families)).unwrap();
-            assert_eq!(variant, Variant { addresses, client }, "{agent}");
-            assert_eq!(info.user_agent, agent);
+            let node = read_node(&mk_node(agent, families)).unwrap();
+            assert_eq!(
+                (node.addresses, node.client),
+                (addresses, client),
+                "{agent}"
+            );
+            assert_eq!(node.info.user_agent, agent);
+            // Only proxies ask for everything and mean what they call.
+            assert_eq!(node.info.scope.is_some(), client == ClientKind::Envoy);
         }
     }
 

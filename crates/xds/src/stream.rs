@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use prost::Message as _;
 use tokio::time::Instant;
-use waypost_core::{ResourceType, Variant};
+use waypost_core::{Delivery, ResourceLocator, ResourceType, Variant};
 
 use crate::ack::{NonceSource, Verdict};
 use crate::buf::MessageBuf;
@@ -31,7 +31,7 @@ pub(crate) struct Stream {
     transport: Transport,
     /// The only type of a per-type service.
     only_type: Option<ResourceType>,
-    node: Option<Box<NodeInfo>>,
+    asker: Option<Box<Asker>>,
     variant: Variant,
     substreams: [Option<Box<Substream>>; TYPES],
     unknown: UnknownTypes,
@@ -40,6 +40,13 @@ pub(crate) struct Stream {
     unfinished: Option<Box<Answer>>,
     /// Since when removals have been kept back.
     holding_since: Option<Instant>,
+}
+
+/// Who asks.
+struct Asker {
+    node: NodeInfo,
+    /// What its scope leaves of the engine's locator.
+    scoped: Option<Arc<dyn ResourceLocator>>,
 }
 
 // Of every open stream, as the sizes asserted in `outbox`, `substream` and `subscription` are.
@@ -58,8 +65,15 @@ impl Stream {
             outbox,
             transport,
             only_type,
-            node: None,
-            variant: Variant::default(),
+            asker: None,
+            variant: Variant {
+                delivery: match (only_type, transport) {
+                    (None, _) => Delivery::Aggregated,
+                    (Some(_), Transport::Sotw) => Delivery::PerTypeSotw,
+                    (Some(_), Transport::Delta) => Delivery::PerTypeDelta,
+                },
+                ..Variant::default()
+            },
             substreams: [const { None }; TYPES],
             unknown: UnknownTypes::default(),
             nonces: NonceSource::new(nonce_seed),
@@ -86,18 +100,33 @@ impl Stream {
         }
         .map_err(malformed)?;
         if let Some(node) = request.take_node()
-            && self.node.is_none()
+            && self.asker.is_none()
         {
-            let (node, variant) = read_node(&node).map_err(malformed)?;
-            self.node = Some(Box::new(node));
-            self.variant = variant;
+            self.introduce(&node)?;
         }
         self.on_request(request, names_digest, bytes, now)
     }
 
+    /// Keeps who asks, and what follows from it for the whole stream.
+    fn introduce(&mut self, node: &[u8]) -> Result<(), Status> {
+        let node = read_node(node)?;
+        self.variant.addresses = node.addresses;
+        self.variant.client = node.client;
+        // Subscriptions that were made before stay where they were made.
+        let is_first = self.substreams.iter().all(Option::is_none);
+        let scope = node.info.scope.as_ref().filter(|_| is_first);
+        let locator = &self.engine.locator;
+        let scoped = scope.and_then(|scope| locator.scoped(scope, self.variant));
+        self.asker = Some(Box::new(Asker {
+            node: node.info,
+            scoped,
+        }));
+        Ok(())
+    }
+
     /// The type whose newest responses a request acknowledges and of which it says nothing new.
     fn find_ack(&mut self, glance: &Glance<'_>) -> Option<ResourceType> {
-        if glance.has_node && self.node.is_none() {
+        if glance.has_node && self.asker.is_none() {
             return None;
         }
         let resource_type = match self.only_type {
@@ -197,7 +226,7 @@ impl Stream {
     }
 
     pub(crate) fn node(&self) -> Option<&NodeInfo> {
-        self.node.as_deref()
+        self.asker.as_ref().map(|asker| &asker.node)
     }
 
     pub(crate) fn variant(&self) -> Variant {
@@ -220,8 +249,10 @@ impl Stream {
 
     /// The parts that rules work with, borrowed apart.
     fn parts(&mut self) -> (Scene<'_>, &mut [Option<Box<Substream>>; TYPES]) {
+        let scoped = self.asker.as_ref().and_then(|a| a.scoped.as_deref());
         let scene = Scene {
             engine: &self.engine,
+            locator: scoped.unwrap_or(&*self.engine.locator),
             outbox: &self.outbox,
             variant: self.variant,
         };
@@ -254,7 +285,7 @@ impl Stream {
         if verdict == Verdict::Nack {
             self.engine.events.on_event(&Event::Rejected {
                 resource_type,
-                node_id: self.node.as_ref().map_or("", |node| &node.id),
+                node_id: self.asker.as_ref().map_or("", |asker| &asker.node.id),
                 message: acks.last_error().unwrap_or_default(),
             });
             substream.on_nack();

@@ -56,6 +56,8 @@ impl Engine {
 #[derive(Clone, Copy)]
 pub(crate) struct Scene<'a> {
     pub(crate) engine: &'a Engine,
+    /// The engine's, or what the stream's scope leaves of it.
+    pub(crate) locator: &'a dyn ResourceLocator,
     pub(crate) outbox: &'a Arc<Outbox>,
     pub(crate) variant: Variant,
 }
@@ -63,18 +65,29 @@ pub(crate) struct Scene<'a> {
 impl Scene<'_> {
     pub(crate) fn registrar(&self) -> Registrar<'_> {
         Registrar {
-            locator: &*self.engine.locator,
+            locator: self.locator,
             outbox: self.outbox,
         }
     }
 
     /// `name`, shared with whoever else is subscribed to it.
     pub(crate) fn share_name(&self, resource_type: ResourceType, name: &str) -> ResourceName {
-        self.engine.locator.share_name(resource_type, name)
+        self.locator.share_name(resource_type, name)
     }
 
     pub(crate) fn find(&self, resource_type: ResourceType, name: &str) -> Option<EncodedResource> {
-        self.engine.locator.find(resource_type, name, self.variant)
+        self.locator.find(resource_type, name, self.variant)
+    }
+
+    /// As `find`, for a name that is wanted as a member of a collection: one that left the stream's
+    /// scope is gone for the client.
+    pub(crate) fn find_member(
+        &self,
+        resource_type: ResourceType,
+        name: &str,
+    ) -> Option<EncodedResource> {
+        let is_member = self.locator.is_member(resource_type, name, self.variant);
+        is_member.then(|| self.find(resource_type, name)).flatten()
     }
 
     pub(crate) fn members(
@@ -82,8 +95,7 @@ impl Scene<'_> {
         resource_type: ResourceType,
         prefix: Option<&str>,
     ) -> Vec<ResourceName> {
-        let locator = &self.engine.locator;
-        locator.members(resource_type, prefix, self.variant)
+        self.locator.members(resource_type, prefix, self.variant)
     }
 
     /// Whether `entry` fits into a message; one that does not is reported, and skipped by whoever

@@ -4,6 +4,7 @@
 //! measured whether or not it holds, so that a failure comes with its figures.
 
 pub mod announce_any_language;
+pub mod client_envoy;
 pub mod client_rust;
 pub mod clients;
 pub mod clock;
@@ -97,6 +98,27 @@ pub const PROOFS: &[Proof] = &[
         needs: "nothing",
         takes: ("1 min", "20 s"),
         run: |form, figures| Box::pin(client_rust::prove(form, figures)),
+    },
+    Proof {
+        name: "client-envoy-sotw",
+        shows: "HTTP through Envoy, state of the world: instances replaced, the Observer killed, no request fails",
+        needs: "Envoy",
+        takes: ("1 min", "20 s"),
+        run: |form, figures| Box::pin(client_envoy::prove_sotw(form, figures)),
+    },
+    Proof {
+        name: "client-envoy-delta",
+        shows: "the same, incremental",
+        needs: "Envoy",
+        takes: ("1 min", "20 s"),
+        run: |form, figures| Box::pin(client_envoy::prove_delta(form, figures)),
+    },
+    Proof {
+        name: "client-envoy-per-type",
+        shows: "the same over a stream for each type, in both variants",
+        needs: "Envoy",
+        takes: ("2 min", "40 s"),
+        run: |form, figures| Box::pin(client_envoy::prove_per_type(form, figures)),
     },
     Proof {
         name: "mass-silence",

@@ -2,8 +2,8 @@
 
 use axum::Json;
 use axum::extract::{RawQuery, State};
-use waypost_admin_api::{ClientKindName, Page, Protocol, StreamType, StreamView};
-use waypost_core::ClientKind;
+use waypost_admin_api::{ClientKindName, Page, Protocol, ScopeView, StreamType, StreamView};
+use waypost_core::{ClientKind, Scope};
 use waypost_xds::{Transport, TypeView};
 
 use super::error::ApiError;
@@ -40,9 +40,17 @@ fn view(stream: &waypost_xds::StreamView) -> StreamView {
             ClientKind::Envoy => ClientKindName::Envoy,
             ClientKind::D2 => ClientKindName::D2,
         },
+        scope: node.scope.as_deref().map(scope_view),
         open_ms: millis(stream.age),
         backlog_ms: stream.backlog_age.map(millis),
         types: stream.types.iter().map(type_view).collect(),
+    }
+}
+
+fn scope_view(scope: &Scope) -> ScopeView {
+    ScopeView {
+        services: scope.services.iter().map(ToString::to_string).collect(),
+        outbound: scope.outbound.map(|address| address.to_string()),
     }
 }
 

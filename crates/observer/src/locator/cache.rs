@@ -119,7 +119,7 @@ impl Cache {
         let before = held.as_ref().map(|(_, encoded)| encoded);
         let origin = news(before, rendered.origin);
         let encoded = encode_resource(resource_type, name, &rendered.value, origin);
-        self.encodes.fetch_add(1, Ordering::Relaxed);
+        self.count_encode();
         let (old_len, len) = (before.map_or(0, EncodedResource::len), encoded.len());
         *held = Some((from, encoded.clone()));
         drop(held);
@@ -134,6 +134,11 @@ impl Cache {
         let found = shard.young.get_key_value(&probe);
         let found = found.or_else(|| shard.old.get_key_value(&probe));
         found.map_or_else(|| name.into(), |(key, _)| Arc::clone(&key.1))
+    }
+
+    /// Counts an encoding that is kept elsewhere.
+    pub(super) fn count_encode(&self) {
+        self.encodes.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn encodes(&self) -> u64 {

@@ -23,5 +23,9 @@ pub(super) const MEMO_COPY_BYTES_MAX: usize = 16 * 1024;
 /// up again; a count takes 8 bytes.
 pub(super) const OWNER_STRIPES: usize = 4096;
 
+/// Scopes that nobody uses any more are swept out when so many are known, or twice as many as were
+/// in use at the last time.
+pub(super) const SCOPES_SWEPT_MIN: usize = 64;
+
 // The largest resource that clients take (4 MiB) must fit one generation of one part.
 const _: () = assert!(ENCODED_BYTES_MAX / ENCODED_SHARDS / 2 >= 2 * 1024 * 1024);

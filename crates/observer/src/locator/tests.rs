@@ -5,6 +5,7 @@ mod marks;
 mod overrides;
 mod reports;
 mod resources;
+mod scoped;
 
 use std::sync::Arc;
 

@@ -197,7 +197,7 @@ fn lb_endpoint(endpoint: Endpoint, client: ClientKind) -> endpoint::LbEndpoint {
     }
 }
 
-fn to_address(address: SocketAddr) -> core::Address {
+pub(super) fn to_address(address: SocketAddr) -> core::Address {
     core::Address {
         address: Some(core::address::Address::SocketAddress(core::SocketAddress {
             address: address.ip().to_string(),

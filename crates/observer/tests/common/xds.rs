@@ -7,6 +7,8 @@ use envoy_types::pb::envoy::service::discovery::v3::{
     DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
     aggregated_discovery_service_client::AggregatedDiscoveryServiceClient,
 };
+use envoy_types::pb::google::protobuf::value::Kind;
+use envoy_types::pb::google::protobuf::{ListValue, Struct, Value};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
@@ -26,20 +28,47 @@ fn node() -> Node {
     }
 }
 
+/// The node of an Envoy that calls these services.
+pub(crate) fn mk_envoy(services: &[&str], outbound_port: u16) -> Node {
+    let value = |kind| Value { kind: Some(kind) };
+    let text = |name: &&str| value(Kind::StringValue((*name).to_owned()));
+    let services = ListValue {
+        values: services.iter().map(text).collect(),
+    };
+    let port = Kind::NumberValue(outbound_port.into());
+    let fields = [
+        (waypost_xds::SERVICES_KEY, Kind::ListValue(services)),
+        (waypost_xds::OUTBOUND_PORT_KEY, port),
+    ];
+    Node {
+        user_agent_name: "envoy".to_owned(),
+        metadata: Some(Struct {
+            fields: fields.map(|(k, kind)| (k.to_owned(), value(kind))).into(),
+        }),
+        ..node()
+    }
+}
+
 /// A delta stream.
 pub(crate) struct Delta {
+    node: Node,
     requests_tx: mpsc::Sender<DeltaDiscoveryRequest>,
     responses: Streaming<DeltaDiscoveryResponse>,
 }
 
 impl Delta {
     pub(crate) async fn open(observer: &RunningObserver) -> Result<Self, Status> {
+        Self::open_as(observer, node()).await
+    }
+
+    pub(crate) async fn open_as(observer: &RunningObserver, node: Node) -> Result<Self, Status> {
         let (requests_tx, requests_rx) = mpsc::channel(16);
         let mut client = AggregatedDiscoveryServiceClient::new(channel(observer).await);
         let responses = client
             .delta_aggregated_resources(ReceiverStream::new(requests_rx))
             .await?;
         Ok(Self {
+            node,
             requests_tx,
             responses: responses.into_inner(),
         })
@@ -47,7 +76,7 @@ impl Delta {
 
     pub(crate) async fn subscribe(&mut self, resource_type: ResourceType, names: &[&str]) {
         let request = DeltaDiscoveryRequest {
-            node: Some(node()),
+            node: Some(self.node.clone()),
             type_url: resource_type.type_url().to_owned(),
             resource_names_subscribe: names.iter().map(ToString::to_string).collect(),
             ..DeltaDiscoveryRequest::default()
@@ -72,10 +101,17 @@ impl Delta {
         let message = tokio::time::timeout(QUIET, self.responses.message()).await;
         assert!(message.is_err(), "expected nothing, got {message:?}");
     }
+
+    /// The status with which the server ends the stream.
+    pub(crate) async fn end(&mut self) -> Status {
+        let message = tokio::time::timeout(DEADLINE, self.responses.message()).await;
+        message.expect("the stream does not end").unwrap_err()
+    }
 }
 
 /// A stream of the state of the world.
 pub(crate) struct Sotw {
+    node: Node,
     requests_tx: mpsc::Sender<DiscoveryRequest>,
     responses: Streaming<DiscoveryResponse>,
     names: Vec<String>,
@@ -83,12 +119,17 @@ pub(crate) struct Sotw {
 
 impl Sotw {
     pub(crate) async fn open(observer: &RunningObserver) -> Result<Self, Status> {
+        Self::open_as(observer, node()).await
+    }
+
+    pub(crate) async fn open_as(observer: &RunningObserver, node: Node) -> Result<Self, Status> {
         let (requests_tx, requests_rx) = mpsc::channel(16);
         let mut client = AggregatedDiscoveryServiceClient::new(channel(observer).await);
         let responses = client
             .stream_aggregated_resources(ReceiverStream::new(requests_rx))
             .await?;
         Ok(Self {
+            node,
             requests_tx,
             responses: responses.into_inner(),
             names: Vec::new(),
@@ -98,7 +139,7 @@ impl Sotw {
     pub(crate) async fn subscribe(&mut self, resource_type: ResourceType, names: &[&str]) {
         self.names = names.iter().map(ToString::to_string).collect();
         let request = DiscoveryRequest {
-            node: Some(node()),
+            node: Some(self.node.clone()),
             type_url: resource_type.type_url().to_owned(),
             resource_names: self.names.clone(),
             ..DiscoveryRequest::default()

@@ -67,7 +67,7 @@ pub(super) async fn check(stage: &mut Stage) -> anyhow::Result<Held> {
 /// Everything, each time anything changes.
 async fn wildcard(stage: &mut Stage) -> anyhow::Result<()> {
     let cds = ResourceType::Cluster.type_url();
-    let mut probe = SotwProbe::open(stage.connect().await?, mk_node("envoy")).await?;
+    let mut probe = SotwProbe::open(stage.connect().await?, mk_node("probe")).await?;
     probe.send(probe.request(cds)).await?;
     let has = |response: &DiscoveryResponse, wanted: &[&str]| {
         let names = response

@@ -47,7 +47,13 @@ fn variants() -> Vec<Variant> {
     let clients = [ClientKind::Grpc, ClientKind::Envoy, ClientKind::D2];
     families
         .into_iter()
-        .flat_map(|addresses| clients.map(|client| Variant { addresses, client }))
+        .flat_map(|addresses| {
+            clients.map(|client| Variant {
+                addresses,
+                client,
+                ..Variant::default()
+            })
+        })
         .collect()
 }
 

@@ -1,0 +1,222 @@
+//! What an Envoy sees of the locator.
+
+use std::sync::Arc;
+
+use envoy_types::pb::envoy::config::cluster::v3::Cluster as ClusterMessage;
+use envoy_types::pb::envoy::config::core::v3::ConfigSource;
+use envoy_types::pb::envoy::config::core::v3::api_config_source::ApiType;
+use envoy_types::pb::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
+use envoy_types::pb::envoy::config::route::v3::RouteConfiguration as RoutesMessage;
+use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryResponse;
+use prost::Message as _;
+use waypost_core::ResourceType::{Cluster, ClusterLoadAssignment, Listener, RouteConfiguration};
+use waypost_core::{ClientKind, Delivery, Interest, ResourceLocator, ResourceType, Scope, Variant};
+
+use super::{Locator, Marks, NOW, define_cluster, define_service, down, mk_locator, up};
+
+const A: &str = "http://10.0.0.1:1";
+const OUTBOUND: &str = "waypost/outbound";
+
+fn mk_scope(services: &[&str], outbound: Option<&str>) -> Arc<Scope> {
+    Arc::new(Scope {
+        services: services.iter().map(|name| Box::from(*name)).collect(),
+        outbound: outbound.map(|address| address.parse().unwrap()),
+    })
+}
+
+fn envoy(delivery: Delivery) -> Variant {
+    Variant {
+        client: ClientKind::Envoy,
+        delivery,
+        ..Variant::default()
+    }
+}
+
+fn view(locator: &Locator, services: &[&str]) -> Arc<dyn ResourceLocator> {
+    let scope = mk_scope(services, Some("127.0.0.1:10000"));
+    locator.scoped(&scope, envoy(Delivery::Aggregated)).unwrap()
+}
+
+fn members(view: &dyn ResourceLocator, resource_type: ResourceType) -> Vec<String> {
+    let names = view.members(resource_type, None, envoy(Delivery::Aggregated));
+    names.iter().map(ToString::to_string).collect()
+}
+
+fn decode<M: prost::Message + Default>(
+    view: &dyn ResourceLocator,
+    resource_type: ResourceType,
+    name: &str,
+    delivery: Delivery,
+) -> Option<M> {
+    let encoded = view.find(resource_type, name, envoy(delivery))?;
+    let mut response = DeltaDiscoveryResponse::decode(encoded.delta()).unwrap();
+    let resource = response.resources.remove(0).resource.unwrap();
+    Some(M::decode(&*resource.value).unwrap())
+}
+
+/// `SERVICE -> CLUSTER` of each virtual host.
+fn routes(view: &dyn ResourceLocator) -> Vec<String> {
+    use envoy_types::pb::envoy::config::route::v3::{
+        route::Action, route_action::ClusterSpecifier,
+    };
+    let delivery = Delivery::Aggregated;
+    let config: RoutesMessage = decode(view, RouteConfiguration, OUTBOUND, delivery).unwrap();
+    let hosts = config.virtual_hosts.into_iter().map(|mut host| {
+        let Some(Action::Route(action)) = host.routes.remove(0).action else {
+            panic!("no route");
+        };
+        let Some(ClusterSpecifier::Cluster(cluster)) = action.cluster_specifier else {
+            panic!("no cluster");
+        };
+        assert_eq!(
+            host.domains,
+            [host.name.clone(), format!("{}:*", host.name)]
+        );
+        format!("{} -> {cluster}", host.name)
+    });
+    hosts.collect()
+}
+
+#[test]
+fn everything_is_what_it_named_and_nothing_else() {
+    let (locator, mut writer) = mk_locator();
+    writer.apply(
+        NOW,
+        [
+            up("a", A),
+            up("other", A),
+            up("c", A),
+            define_cluster("$cMaster", Some("/d2/clusters/c")),
+            define_service("s", Some("c")),
+            define_service("t", Some("c")),
+            define_service("linked", Some("$cMaster")),
+            define_service("early", Some("not-yet")),
+        ],
+    );
+    let view = view(&locator, &["a", "early", "linked", "nobody", "s", "t"]);
+    assert_eq!(members(&*view, Cluster), ["a", "c"]);
+    assert_eq!(members(&*view, Listener), [OUTBOUND]);
+    let expected = ["a -> a", "early -> not-yet", "s -> c", "t -> c"];
+    assert_eq!(routes(&*view), expected);
+    let variant = envoy(Delivery::Aggregated);
+    assert!(view.is_member(Cluster, "c", variant));
+    assert!(!view.is_member(Cluster, "other", variant));
+    // By name it gets what anybody gets, but for the Listeners of gRPC.
+    assert!(view.find(Cluster, "other", variant).is_some());
+    assert!(view.find(ClusterLoadAssignment, "other", variant).is_some());
+    assert!(view.find(RouteConfiguration, "other", variant).is_some());
+    assert!(view.find(Listener, "a", variant).is_none());
+}
+
+#[test]
+fn without_metadata_everything_is_nothing_and_there_is_no_listener() {
+    let (locator, mut writer) = mk_locator();
+    writer.apply(NOW, [up("a", A)]);
+    let view = locator.scoped(&mk_scope(&[], None), envoy(Delivery::Aggregated));
+    let view = view.unwrap();
+    assert!(members(&*view, Cluster).is_empty());
+    assert!(members(&*view, Listener).is_empty());
+    let variant = envoy(Delivery::Aggregated);
+    assert!(view.find(Listener, OUTBOUND, variant).is_none());
+    assert!(view.find(RouteConfiguration, OUTBOUND, variant).is_none());
+    // Whoever is no Envoy sees everything.
+    assert!(
+        locator
+            .scoped(&mk_scope(&[], None), Variant::default())
+            .is_none()
+    );
+}
+
+#[test]
+fn only_what_touches_its_services_is_told() {
+    let (locator, mut writer) = mk_locator();
+    writer.apply(NOW, [up("a", A), up("c", A), up("d", A), up("other", A)]);
+    let view = view(&locator, &["a", "s"]);
+    let marks = Arc::new(Marks::default());
+    let mut tokens = Vec::new();
+    let outbound = Interest::Explicit(OUTBOUND.into());
+    for (resource_type, interest) in [
+        (Cluster, Interest::Wildcard),
+        (Listener, Interest::Wildcard),
+        (RouteConfiguration, outbound),
+    ] {
+        let token = view.subscribe(resource_type, &interest, marks.clone());
+        tokens.push((resource_type, interest, token));
+    }
+    let routes = format!("rds {OUTBOUND}");
+    let steps = [
+        (define_service("s", Some("c")), vec!["cds c", &routes]),
+        (define_cluster("c", Some("{}")), vec!["cds c"]),
+        (
+            define_service("s", Some("d")),
+            vec!["cds c", "cds d", &routes],
+        ),
+        (define_cluster("c", Some("{ }")), vec![]),
+        (define_cluster("d", Some("{}")), vec!["cds d"]),
+        (up("d", "http://10.0.0.2:1"), vec![]),
+        (define_cluster("other", Some("{}")), vec![]),
+        (up("new", A), vec![]),
+        (define_service("s", None), vec!["cds d", &routes]),
+        (down("a", A), vec![]),
+    ];
+    for (step, (input, expected)) in steps.into_iter().enumerate() {
+        writer.apply(NOW, [input]);
+        assert_eq!(marks.take(), expected, "step {step}");
+    }
+    for (resource_type, interest, token) in tokens {
+        view.unsubscribe(resource_type, &interest, token);
+    }
+    for resource_type in ResourceType::ALL {
+        assert_eq!(locator.subscribers().count(resource_type), 0);
+    }
+}
+
+#[test]
+fn clients_of_one_scope_share_what_is_encoded_and_it_changes_when_a_service_leads_elsewhere() {
+    let (locator, mut writer) = mk_locator();
+    writer.apply(
+        NOW,
+        [up("c", A), up("d", A), define_service("s", Some("c"))],
+    );
+    let (one, other) = (view(&locator, &["s"]), view(&locator, &["s"]));
+    let before = locator.encodes();
+    for view in [&one, &other] {
+        for (resource_type, name) in [(Listener, OUTBOUND), (RouteConfiguration, OUTBOUND)] {
+            let found = view.find(resource_type, name, envoy(Delivery::Aggregated));
+            assert!(found.is_some());
+        }
+    }
+    assert_eq!(locator.encodes() - before, 2);
+    writer.apply(NOW, [define_service("s", Some("d"))]);
+    assert_eq!(routes(&*one), ["s -> d"]);
+    assert_eq!(members(&*other, Cluster), ["d"]);
+}
+
+#[test]
+fn what_a_resource_refers_to_comes_over_streams_of_the_same_kind() {
+    let (locator, mut writer) = mk_locator();
+    writer.apply(NOW, [up("a", A)]);
+    let source = |config: Option<ConfigSource>| match config.unwrap().config_source_specifier {
+        Some(ConfigSourceSpecifier::Ads(_)) => None,
+        Some(ConfigSourceSpecifier::ApiConfigSource(api)) => Some(api.api_type()),
+        other => panic!("{other:?}"),
+    };
+    for (delivery, expected) in [
+        (Delivery::Aggregated, None),
+        (Delivery::PerTypeSotw, Some(ApiType::Grpc)),
+        (Delivery::PerTypeDelta, Some(ApiType::DeltaGrpc)),
+    ] {
+        let scope = mk_scope(&["a"], Some("127.0.0.1:10000"));
+        let view = locator.scoped(&scope, envoy(delivery)).unwrap();
+        let cluster: ClusterMessage = decode(&*view, Cluster, "a", delivery).unwrap();
+        let eds = cluster.eds_cluster_config.unwrap().eds_config;
+        assert_eq!(source(eds), expected);
+    }
+    // gRPC takes nothing but its own stream, whatever stream it came on.
+    let grpc = Variant {
+        delivery: Delivery::PerTypeSotw,
+        ..Variant::default()
+    };
+    let version = |variant| locator.find(Cluster, "a", variant).unwrap().version();
+    assert_eq!(version(grpc), version(Variant::default()));
+}

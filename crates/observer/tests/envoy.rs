@@ -1,0 +1,138 @@
+//! An Envoy's wildcards: what it named, kept up to date, each thing before what refers to it.
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::xds::{Delta, Sotw, mk_envoy};
+use common::{Life, eventually, gateway, get_json, mk_announcement, mk_log};
+use envoy_types::pb::envoy::config::cluster::v3::Cluster as ClusterMessage;
+use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryResponse;
+use prost::Message as _;
+use waypost_admin_api::{Page, ScopeView, StreamView};
+use waypost_core::ResourceType::{Cluster, Listener, RouteConfiguration};
+use waypost_log::MemoryLog;
+use waypost_observer::RunningObserver;
+use waypost_proto::v1 as pb;
+
+const OUTBOUND: &str = "waypost/outbound";
+
+async fn announce(log: &MemoryLog, clusters: &[&str]) {
+    for (id, cluster) in (1..).zip(clusters) {
+        let life = Life::new(log, id, mk_announcement(cluster, 1000));
+        life.announce().await;
+    }
+}
+
+/// Lets the service `s` lead to a cluster.
+async fn lead(observer: &RunningObserver, cluster: &str) {
+    let request = pb::ApplyRequest {
+        definitions: vec![pb::DefinitionInput {
+            kind: pb::definition_input::Kind::Service.into(),
+            name: "s".to_owned(),
+            cluster: cluster.to_owned(),
+            path: "/s".to_owned(),
+            properties_json: "{}".to_owned(),
+        }],
+        author: "ann@ops1".to_owned(),
+    };
+    gateway(observer).await.apply(request).await.unwrap();
+}
+
+/// `LABEL +ADDED -REMOVED`.
+fn show(response: &DeltaDiscoveryResponse) -> String {
+    let label = response.type_url.rsplit('.').next().unwrap_or_default();
+    let added = response.resources.iter().map(|r| format!(" +{}", r.name));
+    let removed = response.removed_resources.iter();
+    let removed = removed.map(|name| format!(" -{name}"));
+    added
+        .chain(removed)
+        .fold(label.to_owned(), |line, word| line + &word)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_leads_elsewhere_brings_the_new_cluster_first_and_takes_the_old_one_last() {
+    let log = mk_log(2);
+    let observer = common::start(&log).await;
+    announce(&log, &["c", "d", "other"]).await;
+    lead(&observer, "c").await;
+    for path in ["clusters/c", "clusters/d", "services/s"] {
+        let is_served = async || {
+            let (status, _) = common::get(&observer, &format!("/api/v1/{path}")).await;
+            (status == 200).then_some(())
+        };
+        eventually(path, is_served).await;
+    }
+
+    let node = mk_envoy(&["s"], 10_000);
+    let mut stream = Delta::open_as(&observer, node).await.unwrap();
+    stream.subscribe(Cluster, &["*"]).await;
+    assert_eq!(show(&stream.next().await), "Cluster +c");
+    stream.subscribe(Listener, &["*"]).await;
+    assert_eq!(show(&stream.next().await), format!("Listener +{OUTBOUND}"));
+    stream.subscribe(RouteConfiguration, &[OUTBOUND]).await;
+    let routes = format!("RouteConfiguration +{OUTBOUND}");
+    assert_eq!(show(&stream.next().await), routes);
+
+    lead(&observer, "d").await;
+    assert_eq!(show(&stream.next().await), "Cluster +d");
+    assert_eq!(show(&stream.next().await), routes);
+    assert_eq!(show(&stream.next().await), "Cluster -c");
+    announce(&log, &["new"]).await;
+    stream.expect_quiet().await;
+
+    let streams: Page<StreamView> = get_json(&observer, "/api/v1/streams").await;
+    let scope = ScopeView {
+        services: vec!["s".to_owned()],
+        outbound: Some("127.0.0.1:10000".to_owned()),
+    };
+    assert_eq!(streams.items[0].scope, Some(scope));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_the_state_of_the_world_everything_is_what_was_named_too() {
+    let log = mk_log(2);
+    let observer = common::start(&log).await;
+    announce(&log, &["a", "b"]).await;
+    let mut stream = Sotw::open_as(&observer, mk_envoy(&["a", "late"], 0))
+        .await
+        .unwrap();
+    let names = |resources: &[envoy_types::pb::google::protobuf::Any]| -> BTreeSet<String> {
+        let read = |any: &envoy_types::pb::google::protobuf::Any| {
+            ClusterMessage::decode(&*any.value).unwrap().name
+        };
+        resources.iter().map(read).collect()
+    };
+    stream.subscribe(Cluster, &[]).await;
+    loop {
+        // The announcements may be read after the first answer.
+        let found = names(&stream.next().await.resources);
+        if found == BTreeSet::from(["a".to_owned()]) {
+            break;
+        }
+        assert!(found.is_empty(), "{found:?}");
+    }
+    announce(&log, &["other", "late"]).await;
+    let found = names(&stream.next().await.resources);
+    assert_eq!(found, BTreeSet::from(["a".to_owned(), "late".to_owned()]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metadata_that_cannot_be_meant_ends_the_stream_and_says_which() {
+    let log = mk_log(1);
+    let observer = common::start(&log).await;
+    let mut node = mk_envoy(&["a"], 1);
+    let metadata = node.metadata.as_mut().unwrap();
+    let mut port = metadata
+        .fields
+        .remove(waypost_xds::OUTBOUND_PORT_KEY)
+        .unwrap();
+    port.kind = None;
+    let key = waypost_xds::OUTBOUND_PORT_KEY.to_owned();
+    metadata.fields.insert(key.clone(), port);
+    let mut stream = Delta::open_as(&observer, node).await.unwrap();
+    stream.subscribe(Cluster, &["*"]).await;
+    let status = stream.end().await;
+    assert_eq!(status.code(), tonic::Code::InvalidArgument);
+    assert!(status.message().contains(&key), "{status}");
+}

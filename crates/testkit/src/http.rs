@@ -1,0 +1,172 @@
+//! HTTP servers within the test's own process, and a steady load of real requests: what a proxy stands
+//! between.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context as _;
+use axum::Router;
+use tokio::net::TcpListener;
+use tokio::sync::{oneshot, watch};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::caller::{Call, Calls, Load};
+use crate::limits::STOP_MAX;
+
+/// How long a request may take before it counts as failed.
+const REQUEST_MAX: Duration = Duration::from_secs(20);
+
+/// A server that answers every request with its own address.
+#[derive(Debug)]
+pub struct HttpServer {
+    address: SocketAddr,
+    stop_tx: oneshot::Sender<()>,
+    task: JoinHandle<std::io::Result<()>>,
+}
+
+impl HttpServer {
+    /// Starts it on a free port of 127.0.0.1.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn start() -> anyhow::Result<Self> {
+        let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let app = Router::new().fallback(move || async move { address.to_string() });
+        let (stop_tx, stop_rx) = oneshot::channel();
+        let serving = axum::serve(listener, app).with_graceful_shutdown(async {
+            // An error is the handle's end: it is stopped as well.
+            let _ = stop_rx.await;
+        });
+        let task = tokio::spawn(serving.into_future());
+        Ok(Self {
+            address,
+            stop_tx,
+            task,
+        })
+    }
+
+    /// Where it is; also what it answers with.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Takes no more connections, ends those that are idle, waits for the rest.
+    ///
+    /// # Errors
+    /// They do not end.
+    pub async fn stop(self) -> anyhow::Result<()> {
+        let _ = self.stop_tx.send(());
+        let done = tokio::time::timeout(STOP_MAX, self.task).await;
+        done.with_context(|| format!("{} does not end", self.address))???;
+        Ok(())
+    }
+}
+
+/// Workers that request one authority through a proxy, each with a connection of its own, and note
+/// what came of each request. They end when this is dropped.
+#[derive(Debug)]
+pub struct HttpLoad {
+    calls: Arc<Mutex<Vec<Call>>>,
+    stop_tx: watch::Sender<bool>,
+    workers: JoinSet<()>,
+}
+
+impl HttpLoad {
+    /// Starts it. A request fails if it is not answered with 200.
+    ///
+    /// # Errors
+    /// No client can be made.
+    pub fn start(proxy: SocketAddr, authority: &str, load: Load) -> anyhow::Result<Self> {
+        let calls = Arc::new(Mutex::new(Vec::new()));
+        let (stop_tx, stop_rx) = watch::channel(false);
+        let mut workers = JoinSet::new();
+        let pace = Duration::from_secs_f64(f64::from(load.concurrency) / load.rate);
+        for _ in 0..load.concurrency {
+            let client = reqwest::Client::builder()
+                .no_proxy()
+                .timeout(REQUEST_MAX)
+                .build()?;
+            let request = client
+                .get(format!("http://{proxy}/"))
+                .header("host", authority)
+                .build()?;
+            let worker = Worker {
+                client,
+                request,
+                calls: Arc::clone(&calls),
+            };
+            workers.spawn(worker.run(pace, stop_rx.clone()));
+        }
+        Ok(Self {
+            calls,
+            stop_tx,
+            workers,
+        })
+    }
+
+    /// What came of the requests that ended so far and began at or after `since`, seconds since
+    /// 1970-01-01 UTC.
+    #[must_use]
+    pub fn calls_since(&self, since: f64) -> Calls {
+        let calls = lock(&self.calls);
+        let late = calls.iter().filter(|call| call.start >= since);
+        Calls(late.cloned().collect())
+    }
+
+    /// Lets the requests in flight end and gives all.
+    pub async fn finish(mut self) -> Calls {
+        let _ = self.stop_tx.send(true);
+        while self.workers.join_next().await.is_some() {}
+        Calls(std::mem::take(&mut *lock(&self.calls)))
+    }
+}
+
+struct Worker {
+    client: reqwest::Client,
+    request: reqwest::Request,
+    calls: Arc<Mutex<Vec<Call>>>,
+}
+
+impl Worker {
+    async fn run(self, pace: Duration, stop_rx: watch::Receiver<bool>) {
+        let mut ticks = tokio::time::interval(pace);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        while !*stop_rx.borrow() {
+            ticks.tick().await;
+            let start = now();
+            let outcome = self.ask().await.map_err(|error| format!("{error:#}"));
+            let call = Call {
+                start,
+                end: now(),
+                outcome,
+            };
+            lock(&self.calls).push(call);
+        }
+    }
+
+    async fn ask(&self) -> anyhow::Result<String> {
+        let request = self.request.try_clone().context("a body")?;
+        let answer = self.client.execute(request).await?;
+        let status = answer.status().as_u16();
+        let text = answer.text().await?;
+        anyhow::ensure!(status == 200, "HTTP {status}: {text}");
+        Ok(text)
+    }
+}
+
+/// Seconds since 1970-01-01 UTC.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "as the calls of clients in other processes are dated"
+)]
+fn now() -> f64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap_or_default().as_secs_f64()
+}
+
+fn lock(calls: &Mutex<Vec<Call>>) -> std::sync::MutexGuard<'_, Vec<Call>> {
+    calls.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,161 @@
+//! What a proxy calls and where it listens, out of its node's metadata. A proxy asks for everything
+//! (`*`) of clusters and listeners; what that means for it is up to the server (xDS protocol, "How the
+//! client specifies what resources to return"), and nobody wants to be told of a whole fleet.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use prost_types::{Struct, Value, value::Kind};
+use waypost_core::Scope;
+
+use crate::limits::SCOPE_SERVICES_MAX;
+use crate::node::words;
+use crate::status::{Code, Status};
+
+/// Metadata key by which a proxy names the services that it calls: a string or a list of strings.
+pub const SERVICES_KEY: &str = "waypost.services";
+
+/// Metadata key by which a proxy names the port on which it wants to listen for calls to its
+/// services, 0 to 65,535 (0: a free one). Without it there is no such listener.
+pub const OUTBOUND_PORT_KEY: &str = "waypost.outbound_port";
+
+/// Metadata key of the IP address of that port; without it 127.0.0.1.
+pub const OUTBOUND_ADDRESS_KEY: &str = "waypost.outbound_address";
+
+/// Reads the scope. What cannot be meant is an error, so that whoever wrote it reads of it in the
+/// proxy's own log.
+pub(crate) fn read_scope(metadata: Option<&Struct>) -> Result<Scope, Status> {
+    let find = |key: &str| metadata.and_then(|m| m.fields.get(key));
+    let services: BTreeSet<&str> = find(SERVICES_KEY)
+        .map(words)
+        .into_iter()
+        .flatten()
+        .collect();
+    if services.len() > SCOPE_SERVICES_MAX {
+        let text = format!(
+            "node metadata {SERVICES_KEY}: {} services are over the limit of {SCOPE_SERVICES_MAX}",
+            services.len()
+        );
+        return Err(Status::new(Code::ResourceExhausted, text));
+    }
+    let address = find(OUTBOUND_ADDRESS_KEY).map(read_address).transpose()?;
+    let address = address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let port = find(OUTBOUND_PORT_KEY).map(read_port).transpose()?;
+    Ok(Scope {
+        services: services.into_iter().map(Box::from).collect(),
+        outbound: port.map(|port| SocketAddr::new(address, port)),
+    })
+}
+
+fn read_port(value: &Value) -> Result<u16, Status> {
+    let number = match &value.kind {
+        // Every number of a `Struct` is a double.
+        Some(Kind::NumberValue(number)) => number.to_string().parse().ok(),
+        Some(Kind::StringValue(text)) => text.parse().ok(),
+        _ => None,
+    };
+    number.ok_or_else(|| wrong(OUTBOUND_PORT_KEY, "a port, 0 to 65535"))
+}
+
+fn read_address(value: &Value) -> Result<IpAddr, Status> {
+    let text = match &value.kind {
+        Some(Kind::StringValue(text)) => text.parse().ok(),
+        _ => None,
+    };
+    text.ok_or_else(|| wrong(OUTBOUND_ADDRESS_KEY, "an IP address"))
+}
+
+fn wrong(key: &str, expected: &str) -> Status {
+    let text = format!("node metadata {key}: expected {expected}");
+    Status::new(Code::InvalidArgument, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mk_metadata(fields: &[(&str, Kind)]) -> Struct {
+        let value = |kind: &Kind| Value {
+            kind: Some(kind.clone()),
+        };
+        let fields = fields.iter();
+        Struct {
+            fields: fields.map(|(k, v)| ((*k).to_owned(), value(v))).collect(),
+        }
+    }
+
+    fn text(text: &str) -> Kind {
+        Kind::StringValue(text.to_owned())
+    }
+
+    fn list(words: impl IntoIterator<Item = String>) -> Kind {
+        let values = words.into_iter().map(|word| Value {
+            kind: Some(text(&word)),
+        });
+        Kind::ListValue(prost_types::ListValue {
+            values: values.collect(),
+        })
+    }
+
+    #[test]
+    fn a_scope_is_read_from_metadata() {
+        let services = |names: &[&str]| list(names.iter().map(|name| (*name).to_owned()));
+        let port = Kind::NumberValue(10_000.0);
+        let cases: [(Vec<(&str, Kind)>, &[&str], Option<&str>); 5] = [
+            (vec![], &[], None),
+            (vec![(SERVICES_KEY, text("a"))], &["a"], None),
+            (
+                vec![
+                    (SERVICES_KEY, services(&["b", "a", "b"])),
+                    (OUTBOUND_PORT_KEY, port.clone()),
+                ],
+                &["a", "b"],
+                Some("127.0.0.1:10000"),
+            ),
+            (
+                vec![
+                    (OUTBOUND_PORT_KEY, text("0")),
+                    (OUTBOUND_ADDRESS_KEY, text("::1")),
+                ],
+                &[],
+                Some("[::1]:0"),
+            ),
+            (vec![(OUTBOUND_ADDRESS_KEY, text("0.0.0.0"))], &[], None),
+        ];
+        for (fields, names, outbound) in cases {
+            let scope = read_scope(Some(&mk_metadata(&fields))).unwrap();
+            let read: Vec<&str> = scope.services.iter().map(|name| &**name).collect();
+            assert_eq!(read, names, "{fields:?}");
+            assert_eq!(scope.outbound, outbound.map(|a| a.parse().unwrap()));
+        }
+        assert_eq!(read_scope(None).unwrap(), Scope::default());
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_an_error_that_names_the_key() {
+        let many = list((0..=SCOPE_SERVICES_MAX).map(|n| n.to_string()));
+        for (key, kind, code) in [
+            (
+                OUTBOUND_PORT_KEY,
+                Kind::NumberValue(65_536.0),
+                Code::InvalidArgument,
+            ),
+            (
+                OUTBOUND_PORT_KEY,
+                Kind::NumberValue(80.5),
+                Code::InvalidArgument,
+            ),
+            (OUTBOUND_PORT_KEY, text("http"), Code::InvalidArgument),
+            (
+                OUTBOUND_ADDRESS_KEY,
+                text("localhost"),
+                Code::InvalidArgument,
+            ),
+            (SERVICES_KEY, many, Code::ResourceExhausted),
+        ] {
+            let status = read_scope(Some(&mk_metadata(&[(key, kind)]))).unwrap_err();
+            assert_eq!(status.code, code, "{key}");
+            assert!(status.message.contains(key), "{}", status.message);
+        }
+    }
+}
