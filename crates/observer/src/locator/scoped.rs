@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use waypost_core::{
     ClusterName, Delivery, EncodedResource, Interest, ResourceLocator, ResourceName, ResourceType,
-    Scope, Subscriber, SubscriptionToken, Timestamp, Variant,
+    Scope, Subscriber, SubscriptionToken, Variant,
 };
 use waypost_proto::encoded::encode_resource;
 use waypost_store::ServiceState;
@@ -44,7 +44,8 @@ pub(super) struct Scoped {
     scope: Arc<Scope>,
     delivery: Delivery,
     listener: OnceLock<EncodedResource>,
-    routes: Mutex<Option<(Vec<Option<ClusterName>>, EncodedResource)>>,
+    /// With the generations of the services that they were made from.
+    routes: Mutex<Option<(Vec<Option<u64>>, EncodedResource)>>,
     /// Subscriptions that stand for several of the locator's.
     open: Mutex<HashMap<u64, Vec<Subscription>>>,
     next_token: AtomicU64,
@@ -114,30 +115,30 @@ impl Scoped {
         Some(self.listener.get_or_init(encode).clone())
     }
 
-    /// The routes, made again when a service of the scope leads somewhere else.
+    /// The routes, made again when a service of the scope changed.
     fn find_routes(&self) -> Option<EncodedResource> {
         self.scope.outbound?;
         let store = self.locator.store();
-        let mut origin = Timestamp::default();
-        let mut led = Vec::with_capacity(self.scope.services.len());
-        for service in &self.scope.services {
-            let state = store.find_service(service);
-            if let Some(ServiceState::Defined { definition, .. }) = &state {
-                origin = origin.max(definition.stat.modified);
-            }
-            led.push(state.and_then(lead));
-        }
+        let services = self.scope.services.iter();
+        let states: Vec<_> = services.map(|s| (&**s, store.find_service(s))).collect();
+        let made_from = states.iter().map(|(_, state)| match state.as_ref()? {
+            ServiceState::Defined { generation, .. } => Some(*generation),
+            // It leads to the cluster of its own name, always; no definition has this number.
+            ServiceState::Implicit { .. } => Some(0),
+        });
+        let made_from: Vec<Option<u64>> = made_from.collect();
         let mut routes = self.routes.lock();
         if let Some((from, encoded)) = &*routes
-            && *from == led
+            && *from == made_from
         {
             return Some(encoded.clone());
         }
-        let services = self.scope.services.iter().zip(&led);
-        let known = services.filter_map(|(s, cluster)| Some((&**s, cluster.as_ref()?)));
-        let rendered = outbound::routes(known, origin);
+        let known = states
+            .iter()
+            .filter_map(|(s, state)| Some((*s, state.as_ref()?)));
+        let rendered = outbound::routes(known);
         let encoded = self.encode(ResourceType::RouteConfiguration, &rendered);
-        *routes = Some((led, encoded.clone()));
+        *routes = Some((made_from, encoded.clone()));
         Some(encoded)
     }
 

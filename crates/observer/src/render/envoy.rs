@@ -28,6 +28,11 @@ use super::{Rendered, names};
 /// How long a client tries to connect to an endpoint before it takes another.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Retries at once that an Envoy permits itself: a share of the requests in flight (rest.li's own bound,
+/// `http.maxClientRequestRetryRatio`), and so many in any case.
+const RETRIES_PERCENT_MAX: f64 = 20.0;
+const RETRIES_AT_ONCE_MIN: u32 = 10;
+
 /// The cluster of an Envoy's bootstrap file that stands for all Observers, as `waypost bootstrap
 /// envoy` calls it. Its slash keeps it apart from every cluster that anybody announces.
 pub const OBSERVERS: &str = "waypost/observers";
@@ -138,6 +143,7 @@ pub fn cluster(name: &str, outline: &ClusterOutline, variant: Variant) -> Render
             healthy_panic_threshold: Some(Percent { value: 0.0 }),
             ..cluster::cluster::CommonLbConfig::default()
         });
+        message.circuit_breakers = Some(circuit_breakers());
     }
     Rendered::new(&message, modified.unwrap_or_default())
 }
@@ -164,6 +170,33 @@ fn same_server() -> ConfigSource {
     }
 }
 
+/// No bound of the proxy's own on a cluster, whatever its size: Envoy's defaults (1,024 connections and
+/// requests, 3 retries at once, per cluster) fail requests to large ones. Retries are bounded by a share
+/// of the requests.
+fn circuit_breakers() -> cluster::CircuitBreakers {
+    use cluster::circuit_breakers::{Thresholds, thresholds::RetryBudget};
+    let unbounded = Some(protobuf::UInt32Value { value: u32::MAX });
+    let retries = RetryBudget {
+        budget_percent: Some(Percent {
+            value: RETRIES_PERCENT_MAX,
+        }),
+        min_retry_concurrency: Some(protobuf::UInt32Value {
+            value: RETRIES_AT_ONCE_MIN,
+        }),
+        ..RetryBudget::default()
+    };
+    cluster::CircuitBreakers {
+        thresholds: vec![Thresholds {
+            max_connections: unbounded,
+            max_pending_requests: unbounded,
+            max_requests: unbounded,
+            retry_budget: Some(retries),
+            ..Thresholds::default()
+        }],
+        ..cluster::CircuitBreakers::default()
+    }
+}
+
 /// HTTP/2 to instances for requests that came over HTTP/2 (gRPC), else HTTP/1.1. Without it Envoy
 /// speaks HTTP/1.1 only.
 fn as_downstream() -> HashMap<String, Any> {
@@ -185,7 +218,7 @@ fn as_downstream() -> HashMap<String, Any> {
 }
 
 /// The cluster that a service's routes lead to, if these clients can follow it.
-fn find_cluster(service: &ServiceState) -> Option<&str> {
+pub(super) fn find_cluster(service: &ServiceState) -> Option<&str> {
     let cluster = match service {
         ServiceState::Defined { definition, .. } => definition.cluster.as_str(),
         ServiceState::Implicit { cluster } => cluster.as_str(),
@@ -193,7 +226,7 @@ fn find_cluster(service: &ServiceState) -> Option<&str> {
     (!names::is_symlink(cluster)).then_some(cluster)
 }
 
-fn origin(service: &ServiceState) -> Timestamp {
+pub(super) fn origin(service: &ServiceState) -> Timestamp {
     match service {
         ServiceState::Defined { definition, .. } => definition.stat.modified,
         ServiceState::Implicit { .. } => Timestamp::default(),

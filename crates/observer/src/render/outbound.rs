@@ -12,11 +12,12 @@ use envoy_types::pb::envoy::config::route::v3::retry_policy::{
 use envoy_types::pb::envoy::extensions::retry::host::previous_hosts::v3::PreviousHostsPredicate;
 use envoy_types::pb::google::protobuf::UInt32Value;
 use envoy_types::util::pack_any;
-use waypost_core::{ClusterName, Delivery, Timestamp};
+use waypost_core::{Delivery, Timestamp};
+use waypost_store::ServiceState;
 
 use super::Rendered;
 use super::endpoints::to_address;
-use super::envoy::{connection_manager, to_wire};
+use super::envoy::{connection_manager, find_cluster, origin, to_wire};
 
 /// The Listener and its `RouteConfiguration`. No service can be called so: names have no slash.
 pub const OUTBOUND: &str = "waypost/outbound";
@@ -59,15 +60,17 @@ pub fn listener(address: SocketAddr, delivery: Delivery) -> Rendered {
 /// everything if one is in two virtual hosts: of services that differ by case only the first stands. A
 /// service with a `*` in its name has none, since Envoy would take it for a pattern.
 #[must_use]
-pub fn routes<'a>(
-    services: impl IntoIterator<Item = (&'a str, &'a ClusterName)>,
-    origin: Timestamp,
-) -> Rendered {
+pub fn routes<'a>(services: impl IntoIterator<Item = (&'a str, &'a ServiceState)>) -> Rendered {
     let mut taken = BTreeSet::new();
+    let mut newest = Timestamp::default();
     let mut hosts = Vec::new();
-    for (service, cluster) in services {
-        if !service.contains('*') && taken.insert(service.to_ascii_lowercase()) {
-            hosts.push(virtual_host(service, cluster));
+    for (name, service) in services {
+        let Some(cluster) = find_cluster(service) else {
+            continue;
+        };
+        if !name.contains('*') && taken.insert(name.to_lowercase()) {
+            newest = newest.max(origin(service));
+            hosts.push(virtual_host(name, cluster, request_timeout(service)));
         }
     }
     let message = route::RouteConfiguration {
@@ -75,17 +78,30 @@ pub fn routes<'a>(
         virtual_hosts: hosts,
         ..route::RouteConfiguration::default()
     };
-    Rendered::new(&message, origin)
+    Rendered::new(&message, newest)
 }
 
-fn virtual_host(service: &str, cluster: &ClusterName) -> route::VirtualHost {
+/// The service's `transportClientProperties` / `http.requestTimeout`, milliseconds as a number or, as
+/// D2's tools write it, a string. Without one there is no limit of the proxy's own: the caller's
+/// deadline counts. (Envoy's default would end every stream after 15 s.)
+fn request_timeout(service: &ServiceState) -> Duration {
+    let ServiceState::Defined { definition, .. } = service else {
+        return Duration::ZERO;
+    };
+    let document = serde_json::from_slice::<serde_json::Value>(&definition.document);
+    let timeout_ms = document.ok().and_then(|document| {
+        let value = document.pointer("/transportClientProperties/http.requestTimeout")?;
+        value.as_u64().or_else(|| value.as_str()?.parse().ok())
+    });
+    Duration::from_millis(timeout_ms.unwrap_or(0))
+}
+
+fn virtual_host(service: &str, cluster: &str, timeout: Duration) -> route::VirtualHost {
     let action = route::RouteAction {
         cluster_specifier: Some(route::route_action::ClusterSpecifier::Cluster(
-            cluster.as_str().to_owned(),
+            cluster.to_owned(),
         )),
-        // No limit of the proxy's own: the caller's deadline counts. Envoy's default would end every
-        // stream after 15 s.
-        timeout: Some(to_wire(Duration::ZERO)),
+        timeout: Some(to_wire(timeout)),
         retry_policy: Some(retries()),
         ..route::RouteAction::default()
     };
@@ -121,19 +137,80 @@ fn retries() -> route::RetryPolicy {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use prost::Message as _;
+    use waypost_core::SourceSlot;
 
     use super::*;
+    use crate::render::testing::mk_service;
+
+    fn mk_state(name: &str, document: &str) -> ServiceState {
+        let mut definition = mk_service(name, "c", document);
+        definition.stat.modified = Timestamp(7);
+        ServiceState::Defined {
+            source: SourceSlot::Log,
+            definition: Arc::new(definition),
+            generation: 1,
+        }
+    }
+
+    fn hosts(services: &[(&str, &str)]) -> Vec<route::VirtualHost> {
+        let states: Vec<_> = services
+            .iter()
+            .map(|(name, document)| (*name, mk_state(name, document)))
+            .collect();
+        let rendered = routes(states.iter().map(|(name, state)| (*name, state)));
+        assert_eq!(rendered.origin, Timestamp(7));
+        let config = route::RouteConfiguration::decode(&*rendered.value).unwrap();
+        config.virtual_hosts
+    }
 
     #[test]
     fn an_authority_is_in_one_virtual_host_or_envoy_refuses_all() {
-        let cluster = ClusterName::parse("c").unwrap();
         let services = ["Greeter", "greeter", "pay*", "profile"];
-        let rendered = routes(services.map(|name| (name, &cluster)), Timestamp(7));
-        assert_eq!(rendered.origin, Timestamp(7));
-        let config = route::RouteConfiguration::decode(&*rendered.value).unwrap();
-        let hosts = config.virtual_hosts.iter();
-        let names: Vec<_> = hosts.map(|host| host.name.as_str()).collect();
+        let hosts = hosts(&services.map(|name| (name, "{}")));
+        let names: Vec<_> = hosts.iter().map(|host| host.name.as_str()).collect();
         assert_eq!(names, ["Greeter", "profile"]);
+    }
+
+    #[test]
+    fn the_timeout_of_requests_is_the_services_own_or_there_is_none() {
+        for (document, seconds, nanos) in [
+            ("", 0, 0),
+            ("{}", 0, 0),
+            (
+                r#"{"transportClientProperties":{"http.requestTimeout":"800"}}"#,
+                0,
+                800_000_000,
+            ),
+            (
+                r#"{"transportClientProperties":{"http.requestTimeout":2500}}"#,
+                2,
+                500_000_000,
+            ),
+            (
+                r#"{"transportClientProperties":{"http.requestTimeout":"soon"}}"#,
+                0,
+                0,
+            ),
+            (
+                r#"{"transportClientProperties":{"http.requestTimeout":-1}}"#,
+                0,
+                0,
+            ),
+        ] {
+            let mut hosts = hosts(&[("s", document)]);
+            let Some(route::route::Action::Route(action)) = hosts.remove(0).routes.remove(0).action
+            else {
+                panic!("no route");
+            };
+            let timeout = action.timeout.unwrap();
+            assert_eq!(
+                (timeout.seconds, timeout.nanos),
+                (seconds, nanos),
+                "{document}"
+            );
+        }
     }
 }

@@ -1,0 +1,71 @@
+//! The flags of `waypost bootstrap`.
+
+use std::net::SocketAddr;
+
+use clap::{Args, ValueEnum};
+
+use super::LISTEN_DEFAULT;
+use crate::values::parse_host_port;
+
+#[derive(Debug, Args)]
+pub(crate) struct BootstrapArgs {
+    /// Which kind of client.
+    pub(crate) client: ClientArg,
+    /// The one name that resolves to all Observers, or the addresses of them all.
+    #[arg(long, value_name = "ADDR,…", value_delimiter = ',', default_value = LISTEN_DEFAULT, value_parser = parse_host_port)]
+    pub(crate) to: Vec<String>,
+    /// How the client names itself to Observers. [default: the host name]
+    #[arg(long, value_name = "ID")]
+    pub(crate) node_id: Option<String>,
+    /// The fabric that the client runs in. [default: none]
+    #[arg(
+        long,
+        value_name = "FABRIC",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub(crate) fabric: String,
+    /// The zone within the fabric. [default: none]
+    #[arg(
+        long,
+        value_name = "ZONE",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub(crate) zone: String,
+    /// The services that Envoy routes to (envoy), or the one that the example calls (d2).
+    #[arg(
+        long,
+        value_name = "NAME,…",
+        value_delimiter = ',',
+        default_value = "greeter"
+    )]
+    pub(crate) service: Vec<String>,
+    /// Where Envoy listens for calls to the services (envoy).
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:10000")]
+    pub(crate) proxy_listen: SocketAddr,
+    /// Which variant of xDS Envoy speaks (envoy).
+    #[arg(long, value_name = "VARIANT", default_value = "delta")]
+    pub(crate) protocol: ProtocolArg,
+    /// A stream for each type instead of one for all (envoy). [default: off]
+    #[arg(long)]
+    pub(crate) per_type: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProtocolArg {
+    /// Incremental.
+    Delta,
+    /// State of the world.
+    Sotw,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ClientArg {
+    /// A bootstrap file for proxyless gRPC (GRPC_XDS_BOOTSTRAP).
+    Grpc,
+    /// A configuration file for Envoy.
+    Envoy,
+    /// Java code that builds a rest.li D2 client.
+    D2,
+}
