@@ -13,7 +13,7 @@ use waypost_testkit::envoy::Envoy;
 use waypost_testkit::http::{HttpLoad, HttpServer};
 use waypost_testkit::ports::free_addr;
 use waypost_testkit::wait::eventually;
-use waypost_testkit::waypost::{Server, ServerConfig, write_bootstrap};
+use waypost_testkit::waypost::{Server, ServerConfig, cli, write_bootstrap};
 
 use crate::Form;
 use crate::clock::now;
@@ -23,6 +23,21 @@ use crate::look;
 
 /// A bound on everything that should take a moment.
 const SOON: Duration = Duration::from_secs(30);
+
+/// Each changes a resource: the Cluster, and the timeout of its route.
+const DEFINITIONS: &str = "\
+kind: Cluster
+name: greeter
+properties:
+  load_reports: true
+---
+kind: Service
+name: greeter
+cluster: greeter
+properties:
+  transportClientProperties:
+    http.requestTimeout: '15000'
+";
 
 /// How an Envoy asks: what is added to `waypost bootstrap envoy`.
 const SOTW: &[&str] = &["--protocol", "sotw"];
@@ -63,6 +78,7 @@ async fn prove(how: &[&str], form: Form, figures: &mut Figures) -> anyhow::Resul
     let instances = form.pick(40, 10);
     let mut stage = Stage::start(how, instances, folder.path(), figures).await?;
     stage.replace(form.pick(20, 4), figures).await?;
+    stage.define(folder.path(), figures).await?;
     // Ten seconds of them, or one, are answered while no Observer runs.
     let requests = form.pick(2_000, 200);
     let stage = stage.lose_the_observer(requests, figures).await?;
@@ -154,6 +170,33 @@ impl Stage {
         figures.add("used after its announcement, at most", longest(&used));
         figures.add("not listed after its withdrawal, at most", longest(&gone));
         self.listed().await
+    }
+
+    /// Cluster and service get definitions that change what Envoy holds of both: the cluster warms again
+    /// and needs its endpoints for it.
+    async fn define(&self, folder: &Path, figures: &mut Figures) -> anyhow::Result<()> {
+        figures.step("cluster and service are defined anew");
+        let file = folder.join("definitions.yaml");
+        std::fs::write(&file, DEFINITIONS)?;
+        let file = file.display().to_string();
+        let to = self.dev.listen().to_string();
+        let defined = now();
+        let done = cli(&["apply", "-f", &file, "--to", &to]).await?;
+        ensure!(done.code() == 0, "waypost apply: {}", done.stderr);
+        eventually("Envoy has both", SOON, || async {
+            let stats = self.envoy.stats("cluster_modified|config_reload$").await?;
+            let changed = |name: &str| stats.iter().find(|(key, _)| key.contains(name));
+            let modified = changed("cluster_modified").map_or(0, |(_, count)| *count);
+            let reloaded = changed(".rds.").map_or(0, |(_, count)| *count);
+            ensure!(modified >= 1 && reloaded >= 2, "{stats:?}");
+            Ok(())
+        })
+        .await?;
+        self.listed().await?;
+        for instance in &self.instances {
+            self.called(instance, defined).await?;
+        }
+        Ok(())
     }
 
     /// The Observer is killed and started again; meanwhile Envoy serves what it knows.

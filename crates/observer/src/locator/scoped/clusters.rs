@@ -52,6 +52,9 @@ impl ClustersOf {
         let now = self.store.find_service(service).and_then(lead);
         let before = led.insert(service.into(), now.clone()).flatten();
         drop(led);
+        if before == now {
+            return;
+        }
         for cluster in [before, now].into_iter().flatten() {
             self.tell(&cluster.as_str().into());
         }

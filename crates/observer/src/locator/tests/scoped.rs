@@ -10,9 +10,12 @@ use envoy_types::pb::envoy::config::route::v3::RouteConfiguration as RoutesMessa
 use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryResponse;
 use prost::Message as _;
 use waypost_core::ResourceType::{Cluster, ClusterLoadAssignment, Listener, RouteConfiguration};
-use waypost_core::{ClientKind, Delivery, Interest, ResourceLocator, ResourceType, Scope, Variant};
+use waypost_core::{
+    ClientKind, Delivery, Interest, ResourceLocator, ResourceType, Scope, StoreInput, Variant,
+};
 
 use super::{Locator, Marks, NOW, define_cluster, define_service, down, mk_locator, up};
+use crate::render::testing::mk_service;
 
 const A: &str = "http://10.0.0.1:1";
 const OUTBOUND: &str = "waypost/outbound";
@@ -22,6 +25,15 @@ fn mk_scope(services: &[&str], outbound: Option<&str>) -> Arc<Scope> {
         services: services.iter().map(|name| Box::from(*name)).collect(),
         outbound: outbound.map(|address| address.parse().unwrap()),
     })
+}
+
+/// Another definition that leads to the same cluster.
+fn redefine_service(name: &str, cluster: &str) -> StoreInput {
+    let definition = mk_service(name, cluster, r#"{"prioritizedSchemes":["https"]}"#);
+    StoreInput::Service {
+        name: definition.name.clone(),
+        value: Some(definition),
+    }
 }
 
 fn envoy(delivery: Delivery) -> Variant {
@@ -143,20 +155,21 @@ fn only_what_touches_its_services_is_told() {
         let token = view.subscribe(resource_type, &interest, marks.clone());
         tokens.push((resource_type, interest, token));
     }
-    let routes = format!("rds {OUTBOUND}");
+    let routes = &*format!("rds {OUTBOUND}");
     let steps = [
-        (define_service("s", Some("c")), vec!["cds c", &routes]),
+        (define_service("s", Some("c")), vec!["cds c", routes]),
         (define_cluster("c", Some("{}")), vec!["cds c"]),
         (
             define_service("s", Some("d")),
-            vec!["cds c", "cds d", &routes],
+            vec!["cds c", "cds d", routes],
         ),
+        (redefine_service("s", "d"), vec![routes]),
         (define_cluster("c", Some("{ }")), vec![]),
         (define_cluster("d", Some("{}")), vec!["cds d"]),
         (up("d", "http://10.0.0.2:1"), vec![]),
         (define_cluster("other", Some("{}")), vec![]),
         (up("new", A), vec![]),
-        (define_service("s", None), vec!["cds d", &routes]),
+        (define_service("s", None), vec!["cds d", routes]),
         (down("a", A), vec![]),
     ];
     for (step, (input, expected)) in steps.into_iter().enumerate() {
