@@ -74,6 +74,8 @@ fn wrong(key: &str, expected: &str) -> Status {
 mod tests {
     use super::*;
 
+    type Fields = Vec<(&'static str, Kind)>;
+
     fn mk_metadata(fields: &[(&str, Kind)]) -> Struct {
         let value = |kind: &Kind| Value {
             kind: Some(kind.clone()),
@@ -101,7 +103,8 @@ mod tests {
     fn a_scope_is_read_from_metadata() {
         let services = |names: &[&str]| list(names.iter().map(|name| (*name).to_owned()));
         let port = Kind::NumberValue(10_000.0);
-        let cases: [(Vec<(&str, Kind)>, &[&str], Option<&str>); 5] = [
+        type Case = (Fields, &'static [&'static str], Option<&'static str>);
+        let cases: [Case; 5] = [
             (vec![], &[], None),
             (vec![(SERVICES_KEY, text("a"))], &["a"], None),
             (

@@ -218,12 +218,17 @@ impl Stage {
         figures.add("away for", format_args!("{:.2} s", now() - killed));
         look::instances(self.dev.admin(), CLUSTER, self.instances.len(), SOON).await?;
 
-        let announced = now();
+        let back = now();
         let new = Instance::announce(&self.pool).await?;
-        let used = self.called(&new, announced).await? - announced;
+        let acknowledged = now();
+        let used = self.called(&new, back).await? - acknowledged;
         figures.add(
-            "a new instance used after the restart",
-            format_args!("{used:.2} s"),
+            "a new instance in the log after the restart",
+            format_args!("{:.2} s", acknowledged - back),
+        );
+        figures.add(
+            "  and used after that",
+            format_args!("{:.2} s", used.max(0.0)),
         );
         self.instances.push(new);
         self.listed().await?;
