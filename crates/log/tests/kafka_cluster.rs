@@ -205,7 +205,12 @@ async fn a_topic_made_anew_on_another_broker_under_load_is_read_and_written_by_h
     let other = KafkaLog::open(log.settings().clone()).unwrap();
     let mut in_one = mk_record("one", "v");
     in_one.partition = Some(PartitionId(1));
-    for _ in 0..200 {
+    // A broker hears of a topic after whoever made it was told that it is there.
+    let told = || async { Ok(other.append(in_one.clone()).await?) };
+    eventually("the new topic is known", DEADLINE, told)
+        .await
+        .unwrap();
+    for _ in 1..200 {
         other.append(in_one.clone()).await.unwrap();
     }
     let began = Instant::now();
