@@ -1,5 +1,11 @@
 //! An Envoy's wildcards: what it named, kept up to date, each thing before what refers to it.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests fail by panicking"
+)]
+
 mod common;
 
 use std::collections::BTreeSet;
