@@ -15,6 +15,10 @@ pub(super) const ENCODED_SHARDS: usize = 64;
 /// clusters, which are as many as change while a thread goes round its connections once.
 pub(super) const MEMO_BYTES_MAX: usize = 4 * 1024 * 1024;
 
+/// Names that a thread remembers to have been asked for once, of 8 bytes each: as many as are likely to be asked for
+/// again while they are remembered, and far fewer than a fleet has.
+pub(super) const MEMO_ASKED_ONCE_MAX: usize = 4_096;
+
 /// Encodings up to this size are copied for a thread of their own, bytes: the copy is small beside
 /// the first message that is made of it. Above, the bytes cost so much that a shared count is nothing.
 pub(super) const MEMO_COPY_BYTES_MAX: usize = 16 * 1024;

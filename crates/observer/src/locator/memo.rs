@@ -2,6 +2,9 @@
 //! the first of a thread takes the locks of the cache and of the store, the others find it here
 //! without a lock, and without a cache line that another thread writes.
 //!
+//! Only what is asked for a second time is kept: clients that come back ask for names of the whole fleet,
+//! each once, and would push out what is in use.
+//!
 //! An entry holds until something of its owner, the cluster, changes. That is counted before anybody
 //! is told, so that whoever was told finds the new state.
 
@@ -14,7 +17,9 @@ use thread_local::ThreadLocal;
 use waypost_core::EncodedResource;
 
 use super::cache::{Key, KeyRef, Probe};
-use super::limits::{ENCODED_ENTRY_BYTES, MEMO_BYTES_MAX, MEMO_COPY_BYTES_MAX, OWNER_STRIPES};
+use super::limits::{
+    ENCODED_ENTRY_BYTES, MEMO_ASKED_ONCE_MAX, MEMO_BYTES_MAX, MEMO_COPY_BYTES_MAX, OWNER_STRIPES,
+};
 
 /// Encodings by thread, type, name and variant, bounded by bytes.
 pub(super) struct Memo {
@@ -24,10 +29,21 @@ pub(super) struct Memo {
 }
 
 /// What one thread found.
-#[derive(Default)]
 struct Found {
     by_key: HashMap<Key, (Changes, EncodedResource)>,
     bytes: usize,
+    /// Hashes of what was asked for once since its owner changed, each in the place that it says.
+    asked_once: Box<[u64]>,
+}
+
+impl Default for Found {
+    fn default() -> Self {
+        Self {
+            by_key: HashMap::new(),
+            bytes: 0,
+            asked_once: vec![0; MEMO_ASKED_ONCE_MAX].into_boxed_slice(),
+        }
+    }
 }
 
 /// How often owners of one stripe had changed.
@@ -66,8 +82,13 @@ impl Memo {
         {
             return Some(encoded.clone());
         }
-        let encoded = to_own(find()?);
-        found.borrow_mut().keep(key, changes, encoded.clone());
+        let encoded = find()?;
+        let mut found = found.borrow_mut();
+        if !found.was_asked(self.hasher.hash_one((&Probe::from(key), changes.0))) {
+            return Some(encoded);
+        }
+        let encoded = to_own(encoded);
+        found.keep(key, changes, encoded.clone());
         Some(encoded)
     }
 
@@ -78,6 +99,13 @@ impl Memo {
 }
 
 impl Found {
+    /// Whether it was asked for before, as far as others have not taken its place since.
+    fn was_asked(&mut self, hash: u64) -> bool {
+        let place = hash % MEMO_ASKED_ONCE_MAX as u64;
+        let last = &mut self.asked_once[usize::try_from(place).unwrap_or(0)];
+        std::mem::replace(last, hash) == hash
+    }
+
     fn keep(&mut self, key: KeyRef<'_>, changes: Changes, encoded: EncodedResource) {
         let len = encoded.len();
         if let Some(held) = self.by_key.get_mut(&Probe::from(key)) {
@@ -88,7 +116,8 @@ impl Found {
             self.by_key.insert(Key::from(key), (changes, encoded));
         }
         if self.bytes > MEMO_BYTES_MAX {
-            *self = Self::default();
+            self.by_key = HashMap::new();
+            self.bytes = 0;
         }
     }
 }
@@ -129,16 +158,34 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_looks_once_until_the_owner_changes() {
+    fn a_thread_looks_twice_until_the_owner_changes() {
         let memo = Memo::default();
-        assert!(ask(&memo, "n", "c", 10));
-        assert!(!ask(&memo, "n", "c", 10));
-        memo.forget("c");
-        assert!(ask(&memo, "n", "c", 20));
-        assert!(!ask(&memo, "n", "c", 20));
+        for (bytes, looks) in [
+            (10, [true, true, false, false]),
+            (20, [true, true, false, false]),
+        ] {
+            for looked in looks {
+                assert_eq!(ask(&memo, "n", "c", bytes), looked);
+            }
+            memo.forget("c");
+        }
         assert!(std::thread::scope(|scope| {
             scope.spawn(|| ask(&memo, "n", "c", 20)).join().unwrap()
         }));
+    }
+
+    #[test]
+    fn what_everybody_asks_for_once_pushes_nothing_out() {
+        let memo = Memo::default();
+        let is_kept = || !ask(&memo, "in use", "c", 10);
+        is_kept();
+        is_kept();
+        for n in 0..100_000 {
+            ask(&memo, &format!("n{n}"), "d", 1_000);
+        }
+        assert!(is_kept());
+        let found = memo.by_thread.get().unwrap().borrow();
+        assert_eq!(found.by_key.len(), 1);
     }
 
     #[test]
@@ -157,8 +204,10 @@ mod tests {
         ] {
             let made = mk_encoded("n", bytes);
             let key = (ResourceType::D2UriMap, "n", Variant::default());
-            let found = Memo::default().get_or_find(key, "c", || Some(made.clone()));
-            let found = found.unwrap().delta();
+            let memo = Memo::default();
+            let get = || memo.get_or_find(key, "c", || Some(made.clone()));
+            get();
+            let found = get().unwrap().delta();
             assert_eq!(found.as_ptr() == made.delta().as_ptr(), shared, "{bytes}");
         }
     }
@@ -167,7 +216,9 @@ mod tests {
     fn what_a_thread_keeps_is_bounded() {
         let memo = Memo::default();
         for n in 0..100 {
-            ask(&memo, &format!("n{n}"), "c", MEMO_BYTES_MAX / 10);
+            for _ in 0..2 {
+                ask(&memo, &format!("n{n}"), "c", MEMO_BYTES_MAX / 10);
+            }
             assert!(memo.by_thread.get().unwrap().borrow().bytes <= MEMO_BYTES_MAX);
         }
     }
