@@ -1,5 +1,5 @@
 //! What a thread found lately. A change is sent to all subscribers of its resource one after another:
-//! the first of a thread takes the locks of the cache and of the store, the others find it here
+//! the first two of a thread take the locks of the cache and of the store, the others find it here
 //! without a lock, and without a cache line that another thread writes.
 //!
 //! Only what is asked for a second time is kept: clients that come back ask for names of the whole fleet,
