@@ -247,6 +247,29 @@ fn s08_of_two_living_processes_the_later_born_serves_then_the_other_takes_over()
 }
 
 #[test]
+fn s08_what_is_older_is_refused_though_it_says_the_same_bytes() {
+    let key = mk_key("greeter", "a");
+    let content = mk_announcement(&key);
+    let mut sim = Sim::new(1);
+    sim.observe(1);
+    sim.run_s(10);
+    sim.append(mk_record(&key, Some(&content), order(2, Some(2_000), 5)));
+    let cases = [
+        (order(1, Some(1_000), 9), RefusalReason::Older),
+        (order(2, Some(2_000), 4), RefusalReason::EarlierChange),
+    ];
+    for (headers, reason) in cases {
+        let late = sim.append(mk_record(&key, Some(&content), headers));
+        sim.run_s(2);
+        let outcome = outcome_at(&sim, &key, late);
+        let is_expected = matches!(&outcome, Outcome::Refused(r) if r.reason == reason);
+        assert!(is_expected, "{reason:?}: {outcome:?}");
+        let life = sim.observers[0].fold().find(&key).unwrap().life;
+        assert_eq!((life.id, life.seq), (Some(LifeId(2)), 5), "{reason:?}");
+    }
+}
+
+#[test]
 fn s09_producers_without_headers_announce_beat_and_purge_among_ours() {
     let key = mk_key("greeter", "a");
     let mut content = mk_announcement(&key);
