@@ -60,8 +60,8 @@ fn mk_announcement(args: &AnnounceArgs) -> Result<Announcement, Failure> {
     announcement.weights = mk_weights(args)?;
     announcement.metadata = mk_metadata(args)?;
     announcement.application.clone_from(&args.application);
-    announcement.fabric.clone_from(&args.fabric);
-    announcement.zone.clone_from(&args.zone);
+    announcement.fabric.clone_from(&args.place.fabric);
+    announcement.zone.clone_from(&args.place.zone);
     announcement.heartbeat = args.heartbeat;
     announcement.ttl = args.ttl;
     waypost_announcer::check(&announcement).map_err(|e| Failure::usage(e.to_string()))?;

@@ -112,6 +112,27 @@ pub(crate) struct ListenArgs {
     pub(crate) admin: SocketAddr,
 }
 
+/// Where an Observer, an instance or a client runs.
+#[derive(Debug, Args)]
+pub(crate) struct PlaceArgs {
+    /// The fabric (data centre) that it runs in. [default: none]
+    #[arg(
+        long,
+        value_name = "FABRIC",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub(crate) fabric: String,
+    /// The zone within the fabric. [default: none]
+    #[arg(
+        long,
+        value_name = "ZONE",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub(crate) zone: String,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct DevArgs {
     /// The directory of the log. It is made if missing; one process at a time may use it.
@@ -154,22 +175,8 @@ pub(crate) struct ObserverArgs {
     pub(crate) topics: TopicPrefixArgs,
     #[command(flatten)]
     pub(crate) listen: ListenArgs,
-    /// The fabric that it runs in. [default: none]
-    #[arg(
-        long,
-        value_name = "FABRIC",
-        default_value = "",
-        hide_default_value = true
-    )]
-    pub(crate) fabric: String,
-    /// The zone within the fabric. [default: none]
-    #[arg(
-        long,
-        value_name = "ZONE",
-        default_value = "",
-        hide_default_value = true
-    )]
-    pub(crate) zone: String,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
     /// Write nothing to the log on its own account: for another fabric's log. [default: off]
     #[arg(long)]
     pub(crate) read_only: bool,
@@ -220,22 +227,8 @@ pub(crate) struct AnnounceArgs {
         hide_default_value = true
     )]
     pub(crate) application: String,
-    /// The fabric (data centre) that it runs in. [default: none]
-    #[arg(
-        long,
-        value_name = "FABRIC",
-        default_value = "",
-        hide_default_value = true
-    )]
-    pub(crate) fabric: String,
-    /// The zone within the fabric. [default: none]
-    #[arg(
-        long,
-        value_name = "ZONE",
-        default_value = "",
-        hide_default_value = true
-    )]
-    pub(crate) zone: String,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
     /// Its address; once for IPv4, once for IPv6. [default: the host of the URI, looked up if it is
     /// a name]
     #[arg(long, value_name = "IP", value_delimiter = ',')]

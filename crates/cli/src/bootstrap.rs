@@ -106,8 +106,8 @@ fn grpc(observers: &Observers, node_id: &str, args: &BootstrapArgs) -> Result<St
 
 fn node(node_id: &str, args: &BootstrapArgs) -> Value {
     let mut node = json!({ "id": node_id });
-    if !args.fabric.is_empty() || !args.zone.is_empty() {
-        node["locality"] = json!({ "region": args.fabric, "zone": args.zone });
+    if !args.place.fabric.is_empty() || !args.place.zone.is_empty() {
+        node["locality"] = json!({ "region": args.place.fabric, "zone": args.place.zone });
     }
     node
 }
@@ -145,8 +145,8 @@ fn envoy(observers: &Observers, node_id: &str, args: &BootstrapArgs) -> String {
         .replace("@LISTEN_PORT@", &listen.port().to_string())
         .replace("@ENDPOINTS@", &endpoints.join("\n"))
         .replace("@CLUSTER_NAME@", &quote(node_id))
-        .replace("@REGION@", &quote(&args.fabric))
-        .replace("@ZONE@", &quote(&args.zone))
+        .replace("@REGION@", &quote(&args.place.fabric))
+        .replace("@ZONE@", &quote(&args.place.zone))
         .replace("@SERVICES@", &Value::from(args.service.clone()).to_string())
         .replace("@NODE_ID@", &quote(node_id))
 }

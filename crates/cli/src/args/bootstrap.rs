@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use clap::{Args, ValueEnum};
 
-use super::LISTEN_DEFAULT;
+use super::{LISTEN_DEFAULT, PlaceArgs};
 use crate::values::parse_host_port;
 
 #[derive(Debug, Args)]
@@ -17,22 +17,8 @@ pub(crate) struct BootstrapArgs {
     /// How the client names itself to Observers. [default: the host name]
     #[arg(long, value_name = "ID")]
     pub(crate) node_id: Option<String>,
-    /// The fabric that the client runs in. [default: none]
-    #[arg(
-        long,
-        value_name = "FABRIC",
-        default_value = "",
-        hide_default_value = true
-    )]
-    pub(crate) fabric: String,
-    /// The zone within the fabric. [default: none]
-    #[arg(
-        long,
-        value_name = "ZONE",
-        default_value = "",
-        hide_default_value = true
-    )]
-    pub(crate) zone: String,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
     /// The services that Envoy routes to (envoy), or the one that the example calls (d2).
     #[arg(
         long,

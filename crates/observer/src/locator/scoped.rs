@@ -23,7 +23,7 @@ use super::router::Respelled;
 use super::{Inner, Locator};
 use crate::render::Rendered;
 use crate::render::outbound::{self, OUTBOUND};
-use clusters::{ClustersOf, lead};
+use clusters::{ClustersOf, find_led};
 
 /// The scopes that are open. Clients of the same scope share what is encoded for it.
 #[derive(Default)]
@@ -152,7 +152,7 @@ impl Scoped {
         let store = self.locator.store();
         let services = self.scope.services.iter();
         let mut clusters: Vec<ClusterName> = services
-            .filter_map(|service| lead(store.find_service(service)?))
+            .filter_map(|service| find_led(store, service))
             .filter(|cluster| store.find_stamp(cluster.as_str()).is_some())
             .collect();
         clusters.sort_unstable();
@@ -168,7 +168,7 @@ impl Scoped {
         let store = self.locator.store();
         let mut services = self.scope.services.iter();
         services.any(|service| {
-            let led = store.find_service(service).and_then(lead);
+            let led = find_led(store, service);
             led.is_some_and(|led| led.as_str() == cluster)
         })
     }

@@ -20,7 +20,7 @@ use envoy_types::pb::envoy::extensions::upstreams::http::v3 as upstreams;
 use envoy_types::pb::envoy::r#type::v3::Percent;
 use envoy_types::pb::google::protobuf::{self, Any};
 use envoy_types::util::pack_any;
-use waypost_core::{ClientKind, Delivery, Timestamp, Variant};
+use waypost_core::{ClientKind, ClusterName, Delivery, Timestamp, Variant};
 use waypost_store::{ClusterOutline, ServiceState};
 
 use super::{Rendered, names};
@@ -91,7 +91,7 @@ pub fn route_configuration(name: &str, service: &ServiceState) -> Option<Rendere
     let cluster = find_cluster(service)?;
     let to_cluster = route::RouteAction {
         cluster_specifier: Some(route::route_action::ClusterSpecifier::Cluster(
-            cluster.to_owned(),
+            cluster.to_string(),
         )),
         ..route::RouteAction::default()
     };
@@ -218,12 +218,12 @@ fn as_downstream() -> HashMap<String, Any> {
 }
 
 /// The cluster that a service's routes lead to, if these clients can follow it.
-pub(super) fn find_cluster(service: &ServiceState) -> Option<&str> {
+pub(crate) fn find_cluster(service: &ServiceState) -> Option<&ClusterName> {
     let cluster = match service {
-        ServiceState::Defined { definition, .. } => definition.cluster.as_str(),
-        ServiceState::Implicit { cluster } => cluster.as_str(),
+        ServiceState::Defined { definition, .. } => &definition.cluster,
+        ServiceState::Implicit { cluster } => cluster,
     };
-    (!names::is_symlink(cluster)).then_some(cluster)
+    (!names::is_symlink(cluster.as_str())).then_some(cluster)
 }
 
 pub(super) fn origin(service: &ServiceState) -> Timestamp {

@@ -70,7 +70,8 @@ pub fn routes<'a>(services: impl IntoIterator<Item = (&'a str, &'a ServiceState)
         };
         if !name.contains('*') && taken.insert(name.to_lowercase()) {
             newest = newest.max(origin(service));
-            hosts.push(virtual_host(name, cluster, request_timeout(service)));
+            let timeout = request_timeout(service);
+            hosts.push(virtual_host(name, cluster.as_str(), timeout));
         }
     }
     let message = route::RouteConfiguration {

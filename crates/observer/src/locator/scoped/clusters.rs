@@ -5,17 +5,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use waypost_core::{ClusterName, ResourceName, ResourceType, Scope, Subscriber};
-use waypost_store::{ServiceState, Store};
+use waypost_store::Store;
 
-use crate::render::names;
+use crate::render::envoy;
 
-/// The cluster that a service leads to, if an Envoy can follow it.
-pub(super) fn lead(service: ServiceState) -> Option<ClusterName> {
-    let cluster = match service {
-        ServiceState::Defined { definition, .. } => definition.cluster.clone(),
-        ServiceState::Implicit { cluster } => cluster,
-    };
-    (!names::is_symlink(cluster.as_str())).then_some(cluster)
+/// The cluster that a service leads to, if it is known and an Envoy can follow it.
+pub(super) fn find_led(store: &Store, service: &str) -> Option<ClusterName> {
+    envoy::find_cluster(&store.find_service(service)?).cloned()
 }
 
 /// Hears of the services of a scope (as route configurations, which change when a service leads
@@ -41,7 +37,7 @@ impl ClustersOf {
     pub(super) fn look(&self, scope: &Scope) {
         let mut led = self.led.lock();
         for service in &scope.services {
-            let now = self.store.find_service(service).and_then(lead);
+            let now = find_led(&self.store, service);
             led.insert(service.clone(), now);
         }
     }
@@ -49,7 +45,7 @@ impl ClustersOf {
     fn service_changed(&self, service: &str) {
         let mut led = self.led.lock();
         // Looked at under the lock: of two changes the one that is kept is what was seen last.
-        let now = self.store.find_service(service).and_then(lead);
+        let now = find_led(&self.store, service);
         let before = led.insert(service.into(), now.clone()).flatten();
         drop(led);
         if before == now {
