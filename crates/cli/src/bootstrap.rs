@@ -12,6 +12,7 @@
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};
+use waypost_observer::render::server::SERVER_PREFIX;
 
 use crate::args::{BootstrapArgs, ClientArg, ProtocolArg};
 use crate::exit::{Exit, Failure};
@@ -91,7 +92,8 @@ impl Observers {
     }
 }
 
-/// The bootstrap file of proxyless gRPC (gRFC A27, "xDS Client Bootstrap").
+/// The bootstrap file of proxyless gRPC (gRFC A27, "xDS Client Bootstrap"), for its clients and its servers
+/// (gRFC A36).
 fn grpc(observers: &Observers, node_id: &str, args: &BootstrapArgs) -> Result<String, Failure> {
     let bootstrap = json!({
         "xds_servers": [{
@@ -100,6 +102,7 @@ fn grpc(observers: &Observers, node_id: &str, args: &BootstrapArgs) -> Result<St
             "server_features": ["xds_v3"],
         }],
         "node": node(node_id, args),
+        "server_listener_resource_name_template": format!("{SERVER_PREFIX}%s"),
     });
     serde_json::to_string_pretty(&bootstrap).map_err(|e| Failure::failed(e.to_string()))
 }

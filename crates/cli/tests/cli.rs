@@ -315,6 +315,9 @@ fn client_configurations_have_one_name_for_all_observers() {
     assert_eq!(target(&mut waypost(&args)), "dns:///o.example:1");
     let list = run(&["bootstrap", "grpc", "--to", "127.0.0.2:1,127.0.0.3:1"]);
     expect_error(&list, 2, &["--to", "one DNS name"]);
+    let grpc = stdout(&run(&["bootstrap", "grpc"]));
+    let of_servers = "\"grpc/server?xds.resource.listening_address=%s\"";
+    assert!(grpc.contains(of_servers), "no {of_servers} in {grpc}");
     let envoy = stdout(&run(&[
         "bootstrap",
         "envoy",

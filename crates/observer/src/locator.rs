@@ -25,7 +25,7 @@ use waypost_core::{
 };
 use waypost_store::{ClusterOutline, ClusterSnapshot, ServiceState, Store, Subscribers};
 
-use crate::render::{self, Rendered, d2, endpoints, envoy, names, names::Target};
+use crate::render::{self, Rendered, d2, endpoints, envoy, names, names::Target, server};
 use cache::{Cache, Source};
 use memo::Memo;
 use router::{ChangeRouter, Respelled};
@@ -238,6 +238,19 @@ impl Locator {
         })
     }
 
+    /// A resource that depends on nothing but its name.
+    fn of_its_name(
+        &self,
+        resource_type: ResourceType,
+        name: &str,
+        render: impl FnOnce() -> Rendered,
+    ) -> Option<EncodedResource> {
+        let key = (resource_type, name, Variant::default());
+        let number = || Source::Number(0);
+        let cache = &self.0.cache;
+        cache.get_or_encode(key, || Some(number()), || Some((render(), number())))
+    }
+
     fn of_service(
         &self,
         resource_type: ResourceType,
@@ -292,6 +305,9 @@ impl ResourceLocator for Locator {
                     envoy::listener(service, s)
                 })
             }
+            (ResourceType::Listener, Target::Server(address)) => {
+                self.of_its_name(resource_type, name, || server::listener(name, *address))
+            }
             (ResourceType::RouteConfiguration, Target::Service(service)) => {
                 self.of_service(resource_type, name, service, |s| {
                     envoy::route_configuration(service, s)
@@ -318,6 +334,11 @@ impl ResourceLocator for Locator {
         names
             .map(|name| self.0.cache.intern(resource_type, &name))
             .collect()
+    }
+
+    /// Listeners of gRPC servers are as many as there are addresses: they come by name only.
+    fn is_member(&self, resource_type: ResourceType, name: &str, _variant: Variant) -> bool {
+        !matches!(Target::parse(resource_type, name), Some(Target::Server(_)))
     }
 
     fn is_glob_empty(&self, resource_type: ResourceType, prefix: &str, _variant: Variant) -> bool {

@@ -12,6 +12,7 @@ mod json;
 pub mod names;
 pub mod outbound;
 pub mod report;
+pub mod server;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]

@@ -10,6 +10,7 @@ use envoy_types::pb::envoy::config::endpoint::v3 as endpoint;
 use envoy_types::pb::envoy::config::listener::v3 as listener;
 use envoy_types::pb::envoy::config::route::v3 as route;
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3 as hcm;
+use envoy_types::pb::google::protobuf;
 use prost::{Message, Name};
 use waypost_core::ResourceType;
 
@@ -33,26 +34,85 @@ fn ensure(holds: bool, rule: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(rule.to_owned()) }
 }
 
-/// gRFC A27: the API listener's connection manager gets its routes over ADS; gRFC A39: at least one
-/// filter, names unique, the last one and no other terminal.
+/// Of a client (it has an API listener) or of a server (it has an address).
 fn check_listener(name: &str, listener: &listener::Listener) -> Result<(), String> {
     ensure(listener.name == name, "a Listener has the name asked for")?;
-    let api = listener
-        .api_listener
-        .as_ref()
-        .and_then(|l| l.api_listener.as_ref());
-    let any = api.ok_or("a Listener for clients has an api_listener")?;
-    ensure(
-        any.type_url == hcm::HttpConnectionManager::type_url(),
-        "the api_listener is an HttpConnectionManager",
-    )?;
-    let manager: hcm::HttpConnectionManager = decode(&any.value);
+    match &listener.api_listener {
+        Some(api) => check_api_listener(api),
+        None => check_server_listener(name, listener),
+    }
+}
+
+/// gRFC A27: the API listener's connection manager gets its routes over ADS.
+fn check_api_listener(api: &listener::ApiListener) -> Result<(), String> {
+    let any = api.api_listener.as_ref();
+    let manager = check_manager(any.ok_or("an api_listener is a message")?)?;
     let Some(hcm::http_connection_manager::RouteSpecifier::Rds(rds)) = &manager.route_specifier
     else {
         return Err("routes come over RDS".to_owned());
     };
     ensure(!rds.route_config_name.is_empty(), "RDS names its resource")?;
-    check_ads(rds.config_source.as_ref())?;
+    check_ads(rds.config_source.as_ref())
+}
+
+/// gRFC A36: at the address that its name ends with (compared as text, the strictest of the clients), no
+/// listener filters, connection managers as the only filter of its chains, and routes that do not forward;
+/// gRFC A41: no trust in what a client says of its address.
+fn check_server_listener(name: &str, listener: &listener::Listener) -> Result<(), String> {
+    let address = listener.address.as_ref().and_then(|a| a.address.as_ref());
+    let Some(core::address::Address::SocketAddress(socket)) = address else {
+        return Err("a Listener of a server has a socket address".to_owned());
+    };
+    let Some(core::socket_address::PortSpecifier::PortValue(port)) = socket.port_specifier else {
+        return Err("an address has a port".to_owned());
+    };
+    let own = if socket.address.contains(':') {
+        format!("=[{}]:{port}", socket.address)
+    } else {
+        format!("={}:{port}", socket.address)
+    };
+    ensure(name.ends_with(&own), "the address is the one in the name")?;
+    ensure(socket.protocol == 0, "the protocol is TCP")?;
+    let is_plain = listener.listener_filters.is_empty() && listener.use_original_dst.is_none();
+    ensure(is_plain, "no listener filters, no original destination")?;
+    ensure(!listener.filter_chains.is_empty(), "there is a chain")?;
+    for chain in &listener.filter_chains {
+        let [filter] = &chain.filters[..] else {
+            return Err("a chain has one filter".to_owned());
+        };
+        let Some(listener::filter::ConfigType::TypedConfig(any)) = &filter.config_type else {
+            return Err("a filter has its configuration".to_owned());
+        };
+        let manager = check_manager(any)?;
+        let trusts = manager.xff_num_trusted_hops != 0
+            || !manager.original_ip_detection_extensions.is_empty();
+        ensure(!trusts, "addresses are not taken from headers")?;
+        let Some(hcm::http_connection_manager::RouteSpecifier::RouteConfig(config)) =
+            &manager.route_specifier
+        else {
+            return Err("routes are inlined".to_owned());
+        };
+        let routes = config.virtual_hosts.iter().flat_map(|host| &host.routes);
+        let actions: Vec<_> = routes.map(|route| &route.action).collect();
+        let stays = |action: &&Option<route::route::Action>| {
+            matches!(action, Some(route::route::Action::NonForwardingAction(_)))
+        };
+        ensure(!actions.is_empty(), "there is a route")?;
+        ensure(
+            actions.iter().all(stays),
+            "a server's routes do not forward",
+        )?;
+    }
+    Ok(())
+}
+
+/// gRFC A39: at least one filter, names unique, the last one and no other terminal.
+fn check_manager(any: &protobuf::Any) -> Result<hcm::HttpConnectionManager, String> {
+    ensure(
+        any.type_url == hcm::HttpConnectionManager::type_url(),
+        "the filter is an HttpConnectionManager",
+    )?;
+    let manager: hcm::HttpConnectionManager = decode(&any.value);
     let filters: Vec<_> = manager
         .http_filters
         .iter()
@@ -69,7 +129,8 @@ fn check_listener(name: &str, listener: &listener::Listener) -> Result<(), Strin
     ensure(
         terminal.last() == Some(&true) && terminal.iter().filter(|t| **t).count() == 1,
         "the last filter and no other is terminal",
-    )
+    )?;
+    Ok(manager)
 }
 
 /// gRFC A27: a virtual host that matches the target, each route with a path specifier and a cluster.

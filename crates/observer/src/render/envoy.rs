@@ -73,15 +73,19 @@ pub(super) fn connection_manager(
                 route_config_name: routes.to_owned(),
             },
         )),
-        // The last filter must be terminal and is the only one needed (gRFC A39).
-        http_filters: vec![hcm::HttpFilter {
-            name: "envoy.filters.http.router".to_owned(),
-            config_type: Some(hcm::http_filter::ConfigType::TypedConfig(pack_any(
-                Router::default(),
-            ))),
-            ..hcm::HttpFilter::default()
-        }],
+        http_filters: vec![router_filter()],
         ..hcm::HttpConnectionManager::default()
+    }
+}
+
+/// The only filter needed: the last one must be terminal (gRFC A39).
+pub(super) fn router_filter() -> hcm::HttpFilter {
+    hcm::HttpFilter {
+        name: "envoy.filters.http.router".to_owned(),
+        config_type: Some(hcm::http_filter::ConfigType::TypedConfig(pack_any(
+            Router::default(),
+        ))),
+        ..hcm::HttpFilter::default()
     }
 }
 

@@ -2,6 +2,8 @@
 
 use waypost_core::ResourceType;
 
+use super::server::ListeningAddress;
+
 const CLUSTERS: &str = "/d2/clusters/";
 const SERVICES: &str = "/d2/services/";
 const URIS: &str = "/d2/uris/";
@@ -18,6 +20,8 @@ pub enum Target<'a> {
     Service(&'a str),
     /// One instance.
     Instance(&'a str, String),
+    /// An xDS-enabled gRPC server, by where it listens.
+    Server(ListeningAddress<'a>),
 }
 
 impl<'a> Target<'a> {
@@ -25,7 +29,10 @@ impl<'a> Target<'a> {
     #[must_use]
     pub fn parse(resource_type: ResourceType, name: &'a str) -> Option<Self> {
         match resource_type {
-            ResourceType::Listener | ResourceType::RouteConfiguration => Some(Self::Service(name)),
+            ResourceType::Listener => ListeningAddress::parse(name)
+                .map(Self::Server)
+                .or(Some(Self::Service(name))),
+            ResourceType::RouteConfiguration => Some(Self::Service(name)),
             ResourceType::Cluster | ResourceType::ClusterLoadAssignment => parse_cluster(name),
             ResourceType::D2Node | ResourceType::D2ClusterOrServiceName => name
                 .strip_prefix(CLUSTERS)

@@ -212,6 +212,30 @@ fn an_announced_cluster_without_definitions_can_be_used_by_every_kind_of_client(
 }
 
 #[test]
+fn a_grpc_server_has_its_listener_before_it_is_announced_and_only_by_name() {
+    let (locator, mut writer) = mk_locator();
+    let name = "grpc/server?xds.resource.listening_address=[::]:50051";
+    let before = value(&locator, Listener, name);
+    let refusal = checker::refusal(Listener, name, before.as_ref().unwrap());
+    assert_eq!(refusal, None);
+    writer.apply(NOW, [up("c", "grpc://127.0.0.1:50051")]);
+    assert_eq!(value(&locator, Listener, name), before);
+    assert_eq!(members(&locator, Listener, None), ["c"]);
+    assert!(!locator.is_member(Listener, name, Variant::default()));
+    assert!(locator.is_member(Listener, "c", Variant::default()));
+    for (resource_type, name) in [
+        (RouteConfiguration, name),
+        (Listener, "grpc/server?xds.resource.listening_address=h:1"),
+        (
+            Listener,
+            "grpc/server?udpa.resource.listening_address=[::]:50051",
+        ),
+    ] {
+        assert_eq!(value(&locator, resource_type, name), None, "{name}");
+    }
+}
+
+#[test]
 fn load_reports_are_asked_for_where_the_definition_says_so() {
     use envoy_types::pb::envoy::config::cluster::v3 as cluster;
     let cases = [

@@ -118,6 +118,8 @@ fn everything_is_what_it_named_and_nothing_else() {
     assert!(view.find(ClusterLoadAssignment, "other", variant).is_some());
     assert!(view.find(RouteConfiguration, "other", variant).is_some());
     assert!(view.find(Listener, "a", variant).is_none());
+    let server = "grpc/server?xds.resource.listening_address=127.0.0.1:1";
+    assert!(view.find(Listener, server, variant).is_none());
 }
 
 #[test]
