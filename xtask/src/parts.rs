@@ -3,6 +3,8 @@
 //! Each part lands in a folder of its own beside a stamp that holds the inputs it was made from; a
 //! part whose inputs have not changed is left alone. `crates/testkit/src/parts.rs` finds them.
 
+mod interop;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -26,10 +28,11 @@ pub(crate) fn install() -> anyhow::Result<()> {
     if !has_go() {
         python("venv-go")?;
     }
-    Ok(())
+    interop::build_go()?;
+    interop::build_java()
 }
 
-/// The Go compiler, for the peers that figures are compared with: the machine's own, else the one that
+/// The Go compiler, for the peers that figures are compared with and clients that proofs start: the machine's own, else the one that
 /// [`install`] brought.
 pub(crate) fn go() -> anyhow::Result<PathBuf> {
     if has_go() {
@@ -112,15 +115,17 @@ fn maven(name: &str, what: &str) -> anyhow::Result<()> {
     let pom = sh::root().join(DESCRIPTIONS).join(name).join("pom.xml");
     let inputs = std::fs::read_to_string(&pom).with_context(|| format!("{}", pom.display()))?;
     part(what, &dir()?.join(name), &inputs, |folder| {
-        let mut command = Command::new("mvn");
-        command.args(["-q", "-B", "dependency:copy-dependencies"]);
-        command.arg("-f").arg(&pom);
-        command.arg(format!(
-            "-DoutputDirectory={}",
-            folder.join("lib").display()
-        ));
-        with_tries(&mut command)
+        copy_jars(&pom, &folder.join("lib"))
     })
+}
+
+/// Copies what a project depends on into a folder.
+fn copy_jars(pom: &Path, folder: &Path) -> anyhow::Result<()> {
+    let mut command = Command::new("mvn");
+    command.args(["-q", "-B", "dependency:copy-dependencies"]);
+    command.arg("-f").arg(pom);
+    command.arg(format!("-DoutputDirectory={}", folder.display()));
+    with_tries(&mut command)
 }
 
 /// Makes the Python environment of `python/NAME.txt`.

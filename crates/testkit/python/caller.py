@@ -12,6 +12,7 @@ import signal
 import time
 
 import grpc
+from google.protobuf.wrappers_pb2 import StringValue
 
 METHOD = "/waypost.test.Greeter/Hello"
 
@@ -22,8 +23,8 @@ async def worker(call, out, pace, deadline, stop):
     while not stop.is_set():
         began, record = time.time(), {}
         try:
-            answer = await call(b"", timeout=deadline)
-            record = {"ok": True, "by": answer.decode()}
+            answer = await call(StringValue(), timeout=deadline)
+            record = {"ok": True, "by": answer.value}
         except grpc.aio.AioRpcError as error:
             record = {"ok": False, "code": error.code().name, "why": error.details()}
         out.write(json.dumps({"start": began, "end": time.time(), **record}) + "\n")
@@ -46,9 +47,11 @@ async def main(args):
     # retries by policy are off unless the service's configuration asks for them.
     async with grpc.aio.insecure_channel(args.target) as channel:
         with open(args.out, "a", buffering=1) as out:
-            call = channel.unary_unary(METHOD)
+            call = channel.unary_unary(
+                METHOD, StringValue.SerializeToString, StringValue.FromString
+            )
             try:
-                await call(b"", timeout=args.first, wait_for_ready=True)
+                await call(StringValue(), timeout=args.first, wait_for_ready=True)
             except grpc.aio.AioRpcError as error:
                 raise SystemExit(f"no first answer: {error.code().name}: {error.details()}")
             pace = args.concurrency / args.rate

@@ -1,12 +1,16 @@
-//! Unmodified gRPC clients and servers (Python): who calls whom, and what came of each call.
+//! Unmodified gRPC clients and servers: who calls whom, and what came of each call.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 
+use crate::grpc::{Language, with_bootstrap};
 use crate::limits::START_MAX;
 use crate::parts::{self, Venv};
 use crate::process::Process;
@@ -65,6 +69,14 @@ pub struct Caller {
     /// The program.
     pub process: Process,
     out: PathBuf,
+    read: Mutex<ReadSoFar>,
+}
+
+/// Calls that were read, and the length of what they were read from.
+#[derive(Debug, Default)]
+struct ReadSoFar {
+    calls: Calls,
+    bytes: u64,
 }
 
 impl Caller {
@@ -72,18 +84,17 @@ impl Caller {
     /// are written to `out`, which must be new.
     ///
     /// # Errors
-    /// The Python environment is missing, or no call is answered.
+    /// The client is not installed, or no call is answered.
     pub async fn start(
+        language: Language,
         target: &str,
         bootstrap: &Path,
         out: &Path,
         load: Load,
     ) -> anyhow::Result<Self> {
         ensure!(!out.exists(), "{} exists already", out.display());
-        let mut command = script(Venv::Grpc, "caller.py")?;
-        command
-            .env("GRPC_XDS_BOOTSTRAP", bootstrap)
-            .env_remove("GRPC_XDS_BOOTSTRAP_CONFIG");
+        let mut command = language.client()?;
+        with_bootstrap(&mut command, bootstrap);
         command.args(["--target", target]).arg("--out").arg(out);
         command.args(["--rate", &load.rate.to_string()]);
         command.args(["--concurrency", &load.concurrency.to_string()]);
@@ -94,6 +105,7 @@ impl Caller {
         Ok(Self {
             process,
             out: out.to_owned(),
+            read: Mutex::default(),
         })
     }
 
@@ -102,7 +114,18 @@ impl Caller {
     /// # Errors
     /// The file cannot be read.
     pub fn calls(&self) -> anyhow::Result<Calls> {
-        Calls::read(&self.out)
+        self.look(Calls::clone)
+    }
+
+    /// Looks at all calls that ended so far.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn look<T>(&self, look: impl FnOnce(&Calls) -> T) -> anyhow::Result<T> {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        read.go_on(&self.out)
+            .with_context(|| format!("{}", self.out.display()))?;
+        Ok(look(&read.calls))
     }
 
     /// Lets the calls in flight end, ends the client and gives all calls.
@@ -135,19 +158,25 @@ pub struct Call {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Calls(pub Vec<Call>);
 
-impl Calls {
-    fn read(file: &Path) -> anyhow::Result<Self> {
-        let text = std::fs::read_to_string(file).with_context(|| format!("{}", file.display()))?;
+impl ReadSoFar {
+    fn go_on(&mut self, path: &Path) -> anyhow::Result<()> {
+        let mut file = File::open(path)?;
+        file.seek(SeekFrom::Start(self.bytes))?;
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
         // A line that is being written now has no end yet.
         let whole = text
             .split_inclusive('\n')
             .filter(|line| line.ends_with('\n'));
-        whole
-            .map(Call::parse)
-            .collect::<anyhow::Result<_>>()
-            .map(Self)
+        for line in whole {
+            self.calls.0.push(Call::parse(line)?);
+            self.bytes += u64::try_from(line.len())?;
+        }
+        Ok(())
     }
+}
 
+impl Calls {
     /// How many calls failed.
     #[must_use]
     pub fn failed(&self) -> usize {
@@ -172,6 +201,21 @@ impl Calls {
         self.0
             .iter()
             .find(|call| call.start >= since && call.outcome.as_deref() == Ok(by))
+    }
+
+    /// The last start of a call that `by` answered and that began at or after `since`; `since` when there
+    /// is none.
+    #[must_use]
+    pub fn last_answer(&self, by: &str, since: f64) -> f64 {
+        let answered = |call: &&Call| call.outcome.as_deref() == Ok(by);
+        let answers = self.0.iter().filter(answered);
+        answers.map(|call| call.start).fold(since, f64::max)
+    }
+
+    /// How many calls began at or after `since`.
+    #[must_use]
+    pub fn count_since(&self, since: f64) -> usize {
+        self.0.iter().filter(|call| call.start >= since).count()
     }
 
     /// The calls that began at or after `since`.
@@ -233,4 +277,29 @@ fn count<'a>(words: impl Iterator<Item = &'a String>) -> BTreeMap<&'a str, usize
         *counts.entry(word.as_str()).or_insert(0) += 1;
     }
     counts
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn a_call_is_read_once_and_not_before_its_line_is_whole() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let mut read = ReadSoFar::default();
+        let mut seen = |text: &str| {
+            file.write_all(text.as_bytes()).unwrap();
+            read.go_on(file.path()).unwrap();
+            let calls = read.calls.0.iter();
+            calls.map(|call| call.outcome.clone()).collect::<Vec<_>>()
+        };
+        let (a, b) = (Ok("a".to_owned()), Err("X: why".to_owned()));
+        let first = "{\"start\":1,\"end\":2,\"ok\":true,\"by\":\"a\"}\n";
+        assert_eq!(seen(&format!("{first}{{\"start\":3,")), [a.clone()]);
+        let rest = "\"end\":4,\"ok\":false,\"code\":\"X\",\"why\":\"why\"}\n";
+        assert_eq!(seen(rest), [a.clone(), b.clone()]);
+        assert_eq!(seen(""), [a, b]);
+    }
 }

@@ -7,6 +7,7 @@ pub mod caller;
 mod descendants;
 pub mod dns;
 pub mod envoy;
+pub mod grpc;
 pub mod http;
 pub mod kafka;
 pub mod limits;

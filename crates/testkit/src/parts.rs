@@ -73,6 +73,27 @@ pub fn envoy() -> anyhow::Result<PathBuf> {
     first.with_context(|| format!("Envoy: not in {}: run `cargo xtask parts`", lib.display()))
 }
 
+/// The programs of `tests/interop/go`, built.
+///
+/// # Errors
+/// Not installed.
+pub fn interop_go() -> anyhow::Result<PathBuf> {
+    installed(
+        "the programs of grpc-go",
+        &dir()?.join("interop-go/interop"),
+    )
+}
+
+/// The folder with the programs of `tests/interop/java` (`classes`) and their jars (`lib`).
+///
+/// # Errors
+/// Not installed.
+pub fn interop_java() -> anyhow::Result<PathBuf> {
+    let folder = dir()?.join("interop-java");
+    installed("the programs of grpc-java", &folder.join("classes"))?;
+    Ok(folder)
+}
+
 /// A program that a Debian package brings, by its name on the path.
 ///
 /// # Errors

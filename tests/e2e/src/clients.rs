@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use waypost_testkit::caller::{Call, Caller, Calls, Load};
+use waypost_testkit::caller::{Caller, Calls, Load};
 use waypost_testkit::dns::DnsServer;
+use waypost_testkit::grpc::Language;
 use waypost_testkit::wait::eventually;
 use waypost_testkit::waypost::write_bootstrap;
 
@@ -50,7 +51,7 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Starts `count` clients and waits for the first answer of each.
+    /// Starts `count` clients of grpcio and waits for the first answer of each.
     ///
     /// # Errors
     /// One is not answered.
@@ -60,11 +61,25 @@ impl Clients {
         bootstrap: &Path,
         folder: &Path,
     ) -> anyhow::Result<Self> {
+        Self::start_in(Language::Python, count, load, bootstrap, folder).await
+    }
+
+    /// As [`Clients::start`], in any language.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn start_in(
+        language: Language,
+        count: usize,
+        load: Load,
+        bootstrap: &Path,
+        folder: &Path,
+    ) -> anyhow::Result<Self> {
         let target = format!("xds:///{CLUSTER}");
         let mut callers = Vec::new();
         for number in 0..count {
             let out = folder.join(format!("calls-{number}.jsonl"));
-            callers.push(Caller::start(&target, bootstrap, &out, load).await?);
+            callers.push(Caller::start(language, &target, bootstrap, &out, load).await?);
         }
         Ok(Self { callers, load })
     }
@@ -102,11 +117,11 @@ impl Clients {
         eventually(&format!("every client calls {name}"), deadline, || async {
             let mut last = since;
             for caller in &self.callers {
-                let calls = caller.calls()?;
-                let call = calls
-                    .find_first_answer(name, since)
-                    .context("one does not")?;
-                last = last.max(call.start);
+                let first = |calls: &Calls| {
+                    let call = calls.find_first_answer(name, since);
+                    call.map(|call| call.start)
+                };
+                last = last.max(caller.look(first)?.context("one does not")?);
             }
             Ok(last)
         })
@@ -128,10 +143,41 @@ impl Clients {
             deadline,
             || async {
                 for caller in &self.callers {
-                    let made = caller.calls()?.since(since).0.len();
+                    let made = caller.look(|calls| calls.count_since(since))?;
                     ensure!(made >= calls, "one made {made}");
                 }
                 Ok(())
+            },
+        )
+        .await
+    }
+
+    /// Waits until every client has made `calls` calls that began after the last one that `name`
+    /// answered, if it answered any after `since`; gives the start of that one, else `since`.
+    ///
+    /// # Errors
+    /// One has not, in time.
+    pub async fn all_leave(
+        &self,
+        name: &str,
+        since: f64,
+        calls: usize,
+        deadline: Duration,
+    ) -> anyhow::Result<f64> {
+        eventually(
+            &format!("every client makes {calls} calls without {name}"),
+            deadline,
+            || async {
+                let mut latest = since;
+                for caller in &self.callers {
+                    let (last, made) = caller.look(|calls| {
+                        let last = calls.last_answer(name, since);
+                        (last, calls.count_since(last))
+                    })?;
+                    ensure!(made >= calls, "one made {made}");
+                    latest = latest.max(last);
+                }
+                Ok(latest)
             },
         )
         .await
@@ -142,14 +188,7 @@ impl Clients {
     /// # Errors
     /// A client wrote something else.
     pub fn last_answer(&self, name: &str, since: f64) -> anyhow::Result<f64> {
-        let calls = self.calls()?.since(since);
-        let answered = |call: &&Call| call.outcome.as_deref() == Ok(name);
-        Ok(calls
-            .0
-            .iter()
-            .filter(answered)
-            .map(|call| call.start)
-            .fold(since, f64::max))
+        Ok(self.calls()?.last_answer(name, since))
     }
 
     /// Ends all clients and gives all calls.

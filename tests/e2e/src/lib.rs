@@ -5,6 +5,7 @@
 
 pub mod announce_any_language;
 pub mod client_envoy;
+pub mod client_grpc;
 pub mod client_rust;
 pub mod clients;
 pub mod clock;
@@ -119,6 +120,27 @@ pub const PROOFS: &[Proof] = &[
         needs: "Envoy",
         takes: ("2 min", "40 s"),
         run: |form, figures| Box::pin(client_envoy::prove_per_type(form, figures)),
+    },
+    Proof {
+        name: "client-grpc-python",
+        shows: "grpcio, a client and an xDS-enabled server: instances replaced, the Observer killed, no call fails",
+        needs: "Python with grpcio",
+        takes: ("1 min", "20 s"),
+        run: |form, figures| Box::pin(client_grpc::prove_python(form, figures)),
+    },
+    Proof {
+        name: "client-grpc-go",
+        shows: "the same with grpc-go",
+        needs: "Go, grpc-go",
+        takes: ("1 min", "20 s"),
+        run: |form, figures| Box::pin(client_grpc::prove_go(form, figures)),
+    },
+    Proof {
+        name: "client-grpc-java",
+        shows: "the same with grpc-java",
+        needs: "Java, grpc-java",
+        takes: ("1 min", "30 s"),
+        run: |form, figures| Box::pin(client_grpc::prove_java(form, figures)),
     },
     Proof {
         name: "mass-silence",
