@@ -52,6 +52,13 @@ pub struct ClusterView {
     pub d2_partitions: Vec<i32>,
     /// Instances without an address that could be served to gRPC and Envoy.
     pub unresolved_uris: Vec<String>,
+    /// Instances that have an IPv6 address and no IPv4 one: clients that use IPv4 alone are not told of
+    /// them.
+    #[serde(default)]
+    pub ipv6_only_uris: Vec<String>,
+    /// How many have an IPv4 address and no IPv6 one: clients that use IPv6 alone are not told of them.
+    #[serde(default)]
+    pub ipv4_only: u64,
     /// Resources made from it: type label to version, for the default variant.
     pub versions: BTreeMap<String, String>,
     /// What clients report of the load that they send it; `null` where none ever did.
@@ -130,6 +137,18 @@ pub struct DefinitionView {
     /// Who overwrote whom with it without having seen the other's; `null` where nobody did.
     #[serde(default)]
     pub conflict: Option<String>,
+    /// Properties that gRPC and Envoy clients would be told of, and are not (docs/d2-properties.md).
+    #[serde(default)]
+    pub left_out: Vec<LeftOutView>,
+}
+
+/// A property that cannot be read, or that some client would refuse.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOutView {
+    /// Where in the document it stands, keys joined by slashes; empty for the whole document.
+    pub property: String,
+    /// What is wrong with it.
+    pub why: String,
 }
 
 /// One row of `GET /api/v1/uris/{cluster}`.

@@ -23,8 +23,8 @@ mod watch;
 use serde::{Deserialize, Serialize};
 
 pub use catalogue::{
-    AnnouncedView, ClusterSummary, ClusterView, DefinitionView, HealthCounts, LoadView,
-    LocalityLoadView, LogFacts, RefusedNote, ServiceView, SourceView, UriHealth, UriView,
+    AnnouncedView, ClusterSummary, ClusterView, DefinitionView, HealthCounts, LeftOutView,
+    LoadView, LocalityLoadView, LogFacts, RefusedNote, ServiceView, SourceView, UriHealth, UriView,
 };
 pub use digest::{
     BucketDigests, BucketKeys, DIGEST_BUCKETS, DigestedKey, Digests, PartitionDigests, TickDigest,
@@ -38,7 +38,7 @@ pub use status::{
     OrphanedDefinition, PartitionStatus, Pending, RefusedDefinition, SourceState, SourceStatus,
     Status, TopicStatus,
 };
-pub use streams::{ClientKindName, Protocol, ScopeView, StreamType, StreamView};
+pub use streams::{AddressFamilies, ClientKindName, Protocol, ScopeView, StreamType, StreamView};
 pub use watch::{WatchEvent, WatchEventKind};
 
 /// Where the API begins.

@@ -19,6 +19,12 @@ pub struct StreamView {
     pub user_agent: String,
     /// What kind of client it was taken for.
     pub client: ClientKindName,
+    /// Which addresses it said that it can use: it is not told of instances that have no such one.
+    #[serde(default)]
+    pub address_families: AddressFamilies,
+    /// The fabric that it is in; empty when it did not say. Instances of that one come first.
+    #[serde(default)]
+    pub fabric: String,
     /// What "everything" is to it; `null` for what everybody has.
     #[serde(default)]
     pub scope: Option<ScopeView>,
@@ -47,6 +53,19 @@ pub enum Protocol {
     Sotw,
     /// Incremental.
     Delta,
+}
+
+/// Addresses that a client can use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AddressFamilies {
+    /// IPv4 alone.
+    Ipv4,
+    /// IPv6 alone.
+    Ipv6,
+    /// Both, or it did not say.
+    #[default]
+    Both,
 }
 
 /// What kind of client a stream belongs to.

@@ -18,7 +18,7 @@ use crate::values::{
     parse_topic_prefix, parse_weight,
 };
 
-pub(crate) use bootstrap::{BootstrapArgs, ClientArg, ProtocolArg};
+pub(crate) use bootstrap::{BootstrapArgs, ClientArg, FamiliesArg, ProtocolArg};
 pub(crate) use operator::{AuthorArgs, ConfigAction, ConfigArgs, EvictArgs, ReleaseArgs, SetArgs};
 
 /// The address of an Observer's gateway where nobody names one.

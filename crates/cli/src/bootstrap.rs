@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 use waypost_observer::render::server::SERVER_PREFIX;
 
-use crate::args::{BootstrapArgs, ClientArg, ProtocolArg};
+use crate::args::{BootstrapArgs, ClientArg, FamiliesArg, ProtocolArg};
 use crate::exit::{Exit, Failure};
 use crate::output::print_line;
 
@@ -112,6 +112,9 @@ fn node(node_id: &str, args: &BootstrapArgs) -> Value {
     if !args.place.fabric.is_empty() || !args.place.zone.is_empty() {
         node["locality"] = json!({ "region": args.place.fabric, "zone": args.place.zone });
     }
+    if args.address_families != FamiliesArg::Both {
+        node["metadata"] = json!({ "waypost.address_families": args.address_families.as_str() });
+    }
     node
 }
 
@@ -150,8 +153,34 @@ fn envoy(observers: &Observers, node_id: &str, args: &BootstrapArgs) -> String {
         .replace("@CLUSTER_NAME@", &quote(node_id))
         .replace("@REGION@", &quote(&args.place.fabric))
         .replace("@ZONE@", &quote(&args.place.zone))
+        .replace("@FAMILIES@", args.address_families.as_str())
+        .replace("@UPSTREAM_TLS@", upstream_tls(args))
+        .replace("@SECRETS@", &upstream_secrets(args).to_string())
         .replace("@SERVICES@", &Value::from(args.service.clone()).to_string())
         .replace("@NODE_ID@", &quote(node_id))
+}
+
+/// What an Envoy has for TLS to instances, as it says in its metadata.
+fn upstream_tls(args: &BootstrapArgs) -> &'static str {
+    match (&args.upstream_ca, &args.upstream_cert) {
+        (None, _) => "none",
+        (Some(_), None) => "server",
+        (Some(_), Some(_)) => "mutual",
+    }
+}
+
+/// The secrets for that, under the names by which clusters refer to them.
+fn upstream_secrets(args: &BootstrapArgs) -> Value {
+    let file = |name: &str| json!({ "filename": name });
+    let authorities = args.upstream_ca.as_ref().map(
+        |ca| json!({ "name": "waypost/ca", "validation_context": { "trusted_ca": file(ca) } }),
+    );
+    let identity = args.upstream_cert.as_ref().zip(args.upstream_key.as_ref());
+    let identity = identity.map(|(cert, key)| {
+        let certificate = json!({ "certificate_chain": file(cert), "private_key": file(key) });
+        json!({ "name": "waypost/identity", "tls_certificate": certificate })
+    });
+    authorities.into_iter().chain(identity).collect()
 }
 
 const ENVOY: &str = include_str!("bootstrap/envoy.yaml");

@@ -24,12 +24,13 @@ pub use definition::{ClusterDefinition, Definition, DefinitionKey, ServiceDefini
 pub use locator::{
     EncodedResource, Interest, ResourceLocator, Scope, Subscriber, SubscriptionToken,
 };
-pub use name::{ClusterName, InstanceKey, InstanceUri, NameError, ServiceName};
+pub use name::{ClusterName, InstanceKey, InstanceUri, NameError, ServiceName, UriParts};
 pub use partition::PartitionId;
 pub use port::{AnnouncementLog, LogError, LogReader, ReadEvent};
 pub use record::{Headers, LifeId, NewRecord, Offset, Record, RecordKind, Topic};
 pub use resource::{
-    AddressFamily, ClientKind, Delivery, ResourceName, ResourceType, ResourceVersion, Variant,
+    AddressFamily, ClientKind, Delivery, FabricId, ResourceName, ResourceType, ResourceVersion,
+    UpstreamTls, Variant,
 };
 pub use shared::InstanceValue;
 pub use source::{SourceSlot, StoreInput};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::resource::{ResourceName, ResourceType, ResourceVersion, Variant};
+use crate::resource::{FabricId, ResourceName, ResourceType, ResourceVersion, Variant};
 use crate::time::Timestamp;
 
 /// A resource encoded once per version and variant; clones share the bytes.
@@ -168,6 +168,12 @@ pub trait ResourceLocator: Send + Sync + 'static {
         name: &str,
         variant: Variant,
     ) -> Option<EncodedResource>;
+
+    /// The number of an asker's fabric. One for each fabric, as long as there are few of them; whoever is
+    /// not told apart is treated as one that named none.
+    fn fabric_id(&self, _fabric: &str) -> FabricId {
+        FabricId::default()
+    }
 
     /// What a client of this scope sees in place of everything; `None` if that makes no difference.
     fn scoped(&self, _scope: &Arc<Scope>, _variant: Variant) -> Option<Arc<dyn ResourceLocator>> {

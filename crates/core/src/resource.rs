@@ -155,6 +155,22 @@ pub enum Delivery {
     PerTypeDelta,
 }
 
+/// The fabric that an asker is in, by the number that the locator gave it; the default where it named none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FabricId(pub u16);
+
+/// What a proxy has for TLS to instances: secrets are its own, by names that were agreed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum UpstreamTls {
+    /// Nothing: it speaks to all instances in plain text.
+    #[default]
+    None,
+    /// Certificates of authorities that instances are verified with.
+    Server,
+    /// Those, and a certificate of its own.
+    Mutual,
+}
+
 /// What an answer depends on besides its name: a small closed key, computed once per stream from
 /// its node. Resources that do not differ by a part of it share one encoding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -165,4 +181,8 @@ pub struct Variant {
     pub client: ClientKind,
     /// How it gets its resources.
     pub delivery: Delivery,
+    /// Where it is: instances near to it come first.
+    pub fabric: FabricId,
+    /// How it can speak to instances that want TLS.
+    pub upstream_tls: UpstreamTls,
 }

@@ -149,7 +149,7 @@ impl Observer {
         let (readiness, registry) = (Readiness::new(), SharedRegistry::default());
         let gate = LoadGate::closed("the log was not asked yet");
         let locator = Locator::new(gate.clone());
-        let metrics = Metrics::register(&registry, locator.store().clone());
+        let metrics = Metrics::register(&registry, locator.clone());
         let progress = Progress::default();
         let keeper_id = KeeperId(rand::random());
         let (failed_tx, loaded_tx) = (watch::Sender::new(None), watch::Sender::new(false));

@@ -7,6 +7,7 @@
 //! under a name of the client's own spelling is answered under that spelling.
 
 mod cache;
+mod fabrics;
 mod limits;
 mod load_gate;
 mod members;
@@ -18,15 +19,19 @@ mod tests;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use waypost_core::{
-    AddressFamily, ClientKind, Delivery, EncodedResource, Interest, ResourceLocator, ResourceName,
-    ResourceType, Scope, Subscriber, SubscriptionToken, Variant,
+    AddressFamily, ClientKind, Delivery, EncodedResource, FabricId, Interest, ResourceLocator,
+    ResourceName, ResourceType, Scope, Subscriber, SubscriptionToken, UpstreamTls, Variant,
 };
 use waypost_store::{ClusterOutline, ClusterSnapshot, ServiceState, Store, Subscribers};
 
+use crate::render::cluster::Properties;
+use crate::render::endpoints::Asker;
 use crate::render::{self, Rendered, d2, endpoints, envoy, names, names::Target, server};
 use cache::{Cache, Source};
+use fabrics::Fabrics;
 use memo::Memo;
 use router::{ChangeRouter, Respelled};
 use scoped::Scopes;
@@ -44,6 +49,8 @@ struct Inner {
     cache: Cache,
     memo: Arc<Memo>,
     scopes: Scopes,
+    fabrics: Fabrics,
+    properties_left_out: AtomicU64,
 }
 
 impl fmt::Debug for Locator {
@@ -72,6 +79,8 @@ impl Locator {
             cache: Cache::default(),
             memo,
             scopes: Scopes::default(),
+            fabrics: Fabrics::default(),
+            properties_left_out: AtomicU64::new(0),
         }))
     }
 
@@ -97,6 +106,19 @@ impl Locator {
     #[must_use]
     pub fn cache_bytes(&self) -> usize {
         self.0.cache.len_bytes()
+    }
+
+    /// How many D2 properties were not translated, because they cannot be read or some client would refuse
+    /// them; counted each time that a cluster is rendered.
+    #[must_use]
+    pub fn properties_left_out(&self) -> u64 {
+        self.0.properties_left_out.load(Ordering::Relaxed)
+    }
+
+    /// The fabric that a variant is for, if its askers named one.
+    #[must_use]
+    pub fn find_fabric(&self, id: FabricId) -> Option<Arc<str>> {
+        self.0.fabrics.find(id)
     }
 
     fn find_node(&self, name: &str, target: &Target<'_>) -> Option<EncodedResource> {
@@ -162,10 +184,26 @@ impl Locator {
         variant: Variant,
     ) -> Option<EncodedResource> {
         let cluster = self.served_cluster(target)?;
+        let store = &self.0.store;
         let key = (ResourceType::Cluster, name, variant);
-        self.of_definition(key, cluster, |outline| {
-            envoy::cluster(name, outline, variant)
-        })
+        // Numbers only grow, so the larger of two changes with either.
+        let number =
+            |stamp: waypost_store::Stamp| Source::Number(stamp.definition.max(stamp.services));
+        self.0.cache.get_or_encode(
+            key,
+            || store.find_stamp(cluster).map(number),
+            || {
+                // The outline first: what it is older than the services is made anew later.
+                let outline = store.find_outline(cluster)?;
+                let services = store.definitions_leading_to(cluster);
+                let properties = Properties::read(&outline, &services);
+                let left_out = properties.left_out() as u64;
+                let counter = &self.0.properties_left_out;
+                counter.fetch_add(left_out, Ordering::Relaxed);
+                let rendered = render::cluster::cluster(name, &properties, variant);
+                Some((rendered, number(outline.stamp)))
+            },
+        )
     }
 
     fn find_load_assignment(
@@ -181,7 +219,13 @@ impl Locator {
         };
         let key = (ResourceType::ClusterLoadAssignment, name, variant);
         self.of_instances(key, cluster, |snapshot| {
-            endpoints::load_assignment(name, snapshot, d2_partition, variant)
+            let fabric = self.find_fabric(variant.fabric);
+            let asker = Asker {
+                client: variant.client,
+                addresses: variant.addresses,
+                fabric: fabric.as_deref(),
+            };
+            endpoints::load_assignment(name, snapshot, d2_partition, asker)
         })
     }
 
@@ -317,6 +361,10 @@ impl ResourceLocator for Locator {
         }
     }
 
+    fn fabric_id(&self, fabric: &str) -> FabricId {
+        self.0.fabrics.id(fabric)
+    }
+
     fn scoped(&self, scope: &Arc<Scope>, variant: Variant) -> Option<Arc<dyn ResourceLocator>> {
         if variant.client != ClientKind::Envoy {
             return None;
@@ -397,6 +445,7 @@ fn cluster_variant(variant: Variant) -> Variant {
     match variant.client {
         ClientKind::Envoy => Variant {
             addresses: AddressFamily::default(),
+            fabric: FabricId::default(),
             ..variant
         },
         ClientKind::Grpc | ClientKind::D2 => Variant::default(),
@@ -410,9 +459,10 @@ fn endpoints_variant(variant: Variant) -> Variant {
         ClientKind::Grpc | ClientKind::D2 => ClientKind::Grpc,
     };
     Variant {
-        addresses: variant.addresses,
         client,
         delivery: Delivery::default(),
+        upstream_tls: UpstreamTls::default(),
+        ..variant
     }
 }
 

@@ -16,9 +16,12 @@ pub use streams::StreamMetrics;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _};
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use waypost_runtime::SharedRegistry;
 use waypost_store::Store;
+
+use crate::locator::Locator;
 
 /// A topic of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -46,11 +49,13 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Makes every metric and registers it, with the sizes of `store` read at each scrape.
+    /// Makes every metric and registers it, with those that are read at each scrape: the sizes of the store
+    /// behind `locator`, and what it counts.
     #[must_use]
-    pub fn register(registry: &SharedRegistry, store: Store) -> Self {
+    pub fn register(registry: &SharedRegistry, locator: Locator) -> Self {
         registry.with(|registry| {
-            registry.register_collector(Box::new(StoreSizes(store)));
+            registry.register_collector(Box::new(StoreSizes(locator.store().clone())));
+            registry.register_collector(Box::new(Renderings(locator)));
             Self {
                 ingest: IngestMetrics::register(registry),
                 streams: StreamMetrics::register(registry),
@@ -102,5 +107,19 @@ impl Collector for StoreSizes {
             gauge.encode(metric)?;
         }
         Ok(())
+    }
+}
+
+/// What the locator counts.
+#[derive(Debug)]
+struct Renderings(Locator);
+
+impl Collector for Renderings {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let counter = ConstCounter::new(self.0.properties_left_out());
+        let name = "observer_properties_left_out";
+        let help = "D2 properties that gRPC and Envoy were not told of since they cannot be read or would be refused, each time a cluster was rendered";
+        let metric = encoder.encode_descriptor(name, help, None, counter.metric_type())?;
+        counter.encode(metric)
     }
 }

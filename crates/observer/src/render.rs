@@ -4,19 +4,23 @@
 
 #[cfg(test)]
 pub(crate) mod checker;
+pub(crate) mod cluster;
 pub mod d2;
 pub mod endpoints;
 pub mod envoy;
 pub mod inspect;
 mod json;
+mod load_balancing;
 pub mod names;
 pub mod outbound;
+pub(crate) mod properties;
 pub mod report;
 pub mod server;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+pub mod tls;
 
 use waypost_core::{Announcement, Timestamp};
 use waypost_store::ServedInstance;

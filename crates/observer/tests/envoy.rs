@@ -9,14 +9,19 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::net::Ipv6Addr;
 
 use common::xds::{Delta, Sotw, mk_envoy};
 use common::{Life, eventually, gateway, get_json, mk_announcement, mk_log};
 use envoy_types::pb::envoy::config::cluster::v3::Cluster as ClusterMessage;
+use envoy_types::pb::envoy::config::core::v3::{Locality, Node};
+use envoy_types::pb::envoy::config::endpoint::v3::ClusterLoadAssignment;
 use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryResponse;
+use envoy_types::pb::google::protobuf::{Value, value::Kind};
 use prost::Message as _;
-use waypost_admin_api::{Page, ScopeView, StreamView};
+use waypost_admin_api::{ClusterView, Page, ScopeView, StreamView};
 use waypost_core::ResourceType::{Cluster, Listener, RouteConfiguration};
+use waypost_core::{Announcement, InstanceUri, ResourceType};
 use waypost_log::MemoryLog;
 use waypost_observer::RunningObserver;
 use waypost_proto::v1 as pb;
@@ -141,4 +146,118 @@ async fn metadata_that_cannot_be_meant_ends_the_stream_and_says_which() {
     let status = stream.end().await;
     assert_eq!(status.code(), tonic::Code::InvalidArgument);
     assert!(status.message().contains(&key), "{status}");
+}
+
+/// Every address of an assignment, by priority.
+fn addresses(response: &DeltaDiscoveryResponse) -> Vec<(u32, Vec<String>)> {
+    use envoy_types::pb::envoy::config::core::v3::address::Address;
+    use envoy_types::pb::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
+    let any = response.resources[0].resource.as_ref().unwrap();
+    let assignment = ClusterLoadAssignment::decode(&any.value[..]).unwrap();
+    let of_endpoint = |host: Option<HostIdentifier>| {
+        let Some(HostIdentifier::Endpoint(endpoint)) = host else {
+            panic!("{host:?}");
+        };
+        let others = endpoint.additional_addresses.into_iter();
+        let all = endpoint
+            .address
+            .into_iter()
+            .chain(others.filter_map(|a| a.address));
+        let text = all.filter_map(|address| match address.address? {
+            Address::SocketAddress(socket) => Some(socket.address),
+            other => panic!("{other:?}"),
+        });
+        text.collect()
+    };
+    let localities = assignment.endpoints.into_iter();
+    let all = localities.flat_map(|locality| {
+        let hosts = locality.lb_endpoints.into_iter();
+        hosts.map(move |lb| (locality.priority, of_endpoint(lb.host_identifier)))
+    });
+    let mut all: Vec<_> = all.collect();
+    all.sort_unstable();
+    all
+}
+
+/// An Envoy that can use these addresses and is in this fabric.
+fn mk_asker(families: &str, fabric: &str) -> Node {
+    let mut node = mk_envoy(&["c"], 0);
+    let value = Value {
+        kind: Some(Kind::StringValue(families.to_owned())),
+    };
+    let key = waypost_xds::ADDRESS_FAMILIES_KEY.to_owned();
+    node.metadata.as_mut().unwrap().fields.insert(key, value);
+    node.locality = Some(Locality {
+        region: fabric.to_owned(),
+        ..Locality::default()
+    });
+    node
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_client_cannot_reach_or_is_far_from_is_left_out_or_last_and_people_are_told() {
+    let log = mk_log(1);
+    let observer = common::start(&log).await;
+    let of_both = Announcement {
+        ipv6: Some(Ipv6Addr::LOCALHOST),
+        fabric: "west".to_owned(),
+        ..mk_announcement("c", 1)
+    };
+    let of_ipv6 = Announcement {
+        uri: InstanceUri::parse("grpc://[2001:db8::1]:1").unwrap(),
+        fabric: "east".to_owned(),
+        ..mk_announcement("c", 1)
+    };
+    let of_ipv4 = mk_announcement("c", 2);
+    for (id, announcement) in (1..).zip([of_both, of_ipv6, of_ipv4]) {
+        Life::new(&log, id, announcement).announce().await;
+    }
+    eventually("all are served", async || {
+        let (status, text) = common::get(&observer, "/api/v1/clusters/c").await;
+        (status == 200 && text.contains("\"total\":3")).then_some(())
+    })
+    .await;
+
+    let list = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    for (families, fabric, expected) in [
+        (
+            "both",
+            "",
+            vec![
+                (0, list(&["127.0.0.1"])),
+                (0, list(&["127.0.0.1", "::1"])),
+                (0, list(&["2001:db8::1"])),
+            ],
+        ),
+        (
+            "ipv4",
+            "",
+            vec![(0, list(&["127.0.0.1"])), (0, list(&["127.0.0.1"]))],
+        ),
+        (
+            "ipv6",
+            "east",
+            vec![(0, list(&["2001:db8::1"])), (1, list(&["::1"]))],
+        ),
+        (
+            "ipv4",
+            "east",
+            vec![(0, list(&["127.0.0.1"])), (0, list(&["127.0.0.1"]))],
+        ),
+    ] {
+        let node = mk_asker(families, fabric);
+        let mut stream = Delta::open_as(&observer, node).await.unwrap();
+        stream
+            .subscribe(ResourceType::ClusterLoadAssignment, &["c"])
+            .await;
+        let told = addresses(&stream.next().await);
+        assert_eq!(told, expected, "{families} {fabric}");
+        let streams: Page<StreamView> = get_json(&observer, "/api/v1/streams").await;
+        let said = serde_json::to_value(streams.items.last().unwrap()).unwrap();
+        assert_eq!(said["address_families"], families);
+        assert_eq!(said["fabric"], fabric);
+    }
+    let view: ClusterView = get_json(&observer, "/api/v1/clusters/c").await;
+    assert_eq!(view.ipv6_only_uris, ["grpc://[2001:db8::1]:1"]);
+    assert_eq!(view.ipv4_only, 1);
 }

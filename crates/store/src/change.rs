@@ -39,12 +39,14 @@ pub struct ClusterChange {
     pub existence: bool,
     /// Its definition changed.
     pub definition: bool,
+    /// A service that leads to it came, went or is defined otherwise.
+    pub services: bool,
     /// Its instances as every kind of client together sees them changed.
     pub instances: bool,
     /// Instances that came, went or changed as seen by clients that see no unhealthy ones: by an
     /// announcement, or because their health is now ignored or no longer.
     pub visible: BTreeSet<InstanceUri>,
-    /// D2 partitions of a partitioned cluster whose instances or definition changed.
+    /// D2 partitions of a partitioned cluster whose instances, definition or services changed.
     pub d2_partitions: BTreeSet<i32>,
 }
 
@@ -54,6 +56,7 @@ impl ClusterChange {
     pub fn is_empty(&self) -> bool {
         !self.existence
             && !self.definition
+            && !self.services
             && !self.instances
             && self.visible.is_empty()
             && self.d2_partitions.is_empty()

@@ -2,6 +2,8 @@
 
 mod absent;
 mod instances;
+mod led;
+mod outline;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -13,6 +15,7 @@ use waypost_core::{
 };
 
 use self::instances::Instances;
+use self::outline::Outline;
 use crate::change::ClusterChange;
 use crate::inspect::{ClusterFacts, Inspector, InstanceFacts};
 use crate::limits::REMOVED_PER_CLUSTER_MAX;
@@ -183,6 +186,7 @@ impl ClusterState {
         ClusterOutline {
             name: name.clone(),
             definition: self.definition.served().map(|(s, d)| (s, Arc::clone(d))),
+            facts: self.facts.clone(),
             stamp: self.stamp,
         }
     }
@@ -191,7 +195,7 @@ impl ClusterState {
         ClusterSnapshot {
             name: name.clone(),
             definition: self.definition.served().map(|(s, d)| (s, Arc::clone(d))),
-            facts: self.facts,
+            facts: self.facts.clone(),
             instances: self
                 .instances
                 .iter()
@@ -452,49 +456,4 @@ fn partitions_of(inspector: Inspector, announced: Option<&Announced>) -> Vec<i32
     } else {
         d2_partitions
     }
-}
-
-/// What of a cluster may change as a consequence of a change.
-struct Outline {
-    known: bool,
-    announced: bool,
-    fail_open: bool,
-    /// Of partitions that instances name, only ever more are known until the cluster is forgotten,
-    /// so how many there are says whether they are the same.
-    partitions: (bool, usize, u32),
-}
-
-impl Outline {
-    fn of(state: &ClusterState) -> Self {
-        Self {
-            known: state.is_known(),
-            announced: state.is_announced(),
-            fail_open: state.is_fail_open(),
-            partitions: partition_shape(state),
-        }
-    }
-
-    /// Adds the consequences to `change`.
-    fn compare(self, state: &mut ClusterState, cx: WriteContext, change: &mut ClusterChange) {
-        if self.known != state.is_known()
-            || self.announced != state.is_announced()
-            || self.partitions != partition_shape(state)
-        {
-            state.stamp.definition = cx.generation;
-            change.existence = true;
-            change.d2_partitions.extend(state.d2_partitions());
-        }
-        if self.fail_open != state.is_fail_open() {
-            state.stamp.instances = cx.generation;
-            change.instances = true;
-            change.visible.extend(state.unhealthy());
-            change.d2_partitions.extend(state.d2_partitions());
-        }
-    }
-}
-
-fn partition_shape(state: &ClusterState) -> (bool, usize, u32) {
-    let named = state.by_partition.len();
-    let declared = state.facts.d2_partition_count;
-    (state.is_partitioned(), named, declared)
 }

@@ -1,7 +1,9 @@
 //! What the store asks of content that it otherwise keeps as opaque bytes.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use waypost_core::{ClusterDefinition, Health, Override};
+use waypost_core::{ClusterDefinition, ClusterName, Health, Override};
 
 use crate::limits::MIN_HEALTHY_PERCENT_DEFAULT;
 
@@ -30,13 +32,16 @@ pub struct InstanceFacts {
 }
 
 /// What the store knows of a cluster's definition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterFacts {
     /// Health is ignored while fewer than this share of the instances would be left, percent
     /// (0: never).
     pub min_healthy_percent: u8,
     /// How many D2 partitions the definition declares; 0 where it declares none.
     pub d2_partition_count: u32,
+    /// Clusters that get copies of requests to this one from whoever calls it, in name order. None for
+    /// nearly all.
+    pub mirrors: Option<Arc<[ClusterName]>>,
 }
 
 impl Default for ClusterFacts {
@@ -44,6 +49,7 @@ impl Default for ClusterFacts {
         Self {
             min_healthy_percent: MIN_HEALTHY_PERCENT_DEFAULT,
             d2_partition_count: 0,
+            mirrors: None,
         }
     }
 }

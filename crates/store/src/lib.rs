@@ -17,6 +17,7 @@
 mod change;
 mod cluster;
 mod inspect;
+mod led;
 pub mod limits;
 mod memory;
 mod shards;

@@ -16,6 +16,8 @@ pub struct Stamp {
     pub definition: u64,
     /// Of the instances.
     pub instances: u64,
+    /// Of the definitions of the services that lead to it.
+    pub services: u64,
 }
 
 /// An instance as it is served.
@@ -40,6 +42,8 @@ pub struct ClusterOutline {
     pub name: ClusterName,
     /// Its definition, and whose it is. `None`: implicit.
     pub definition: Option<(SourceSlot, Arc<ClusterDefinition>)>,
+    /// What the definition says that matters here.
+    pub facts: ClusterFacts,
     /// Which state this is.
     pub stamp: Stamp,
 }

@@ -15,6 +15,7 @@ use waypost_core::{
 use crate::change::ChangeListener;
 use crate::cluster::{Announced, ClusterState};
 use crate::inspect::Inspector;
+use crate::led::Led;
 use crate::limits::REMOVED_INSTANCES_MAX;
 use crate::memory::RemovedNames;
 use crate::shards::Shards;
@@ -34,6 +35,7 @@ pub(crate) struct Inner {
     pub(crate) listener: Arc<dyn ChangeListener>,
     pub(crate) clusters: Shards<HashMap<ClusterName, Arc<RwLock<ClusterState>>>>,
     pub(crate) services: Shards<HashMap<ServiceName, ServiceEntry>>,
+    pub(crate) led: Led,
     pub(crate) removed: Mutex<Removed>,
     pub(crate) removed_instances: AtomicUsize,
     pub(crate) removed_instances_max: usize,
@@ -121,6 +123,7 @@ impl Store {
             listener,
             clusters: Shards::default(),
             services: Shards::default(),
+            led: Led::default(),
             removed: Mutex::default(),
             removed_instances: AtomicUsize::new(0),
             config_loaded: AtomicBool::new(false),

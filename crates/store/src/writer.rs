@@ -1,5 +1,6 @@
 //! The right to write.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -279,7 +280,8 @@ impl Writer {
             entry.slots.set(cx.slot, value.map(Arc::new));
         }
         let is_there = !entry.slots.is_empty();
-        let changed = old.as_ref() != entry.slots.served().map(|(_, d)| d);
+        let new = entry.slots.served().map(|(_, d)| Arc::clone(d));
+        let changed = old != new;
         if changed {
             entry.generation = cx.generation;
         }
@@ -291,7 +293,26 @@ impl Writer {
             self.remember_service(cx, &name, is_there || self.is_announced(name.as_str()));
         }
         if changed {
+            let clusters = [old, new].map(|definition| Some(definition?.cluster.clone()));
+            self.lead(cx, &name, clusters, changes);
             changes.services.insert(name);
+        }
+    }
+
+    /// A service that led to the first of these clusters leads to the second now; or it is defined
+    /// otherwise, if that is the same.
+    fn lead(
+        &self,
+        cx: WriteContext,
+        service: &ServiceName,
+        [from, to]: [Option<ClusterName>; 2],
+        changes: &mut ChangeSet,
+    ) {
+        self.store.0.led.turn(service, from.as_ref(), to.as_ref());
+        for cluster in BTreeSet::from_iter([from, to].into_iter().flatten()) {
+            self.change_cluster(cx, &cluster, changes, |state, change| {
+                state.services_changed(cx, change);
+            });
         }
     }
 
@@ -350,6 +371,7 @@ fn touch_service_of(cluster: &ClusterName, changes: &mut ChangeSet) -> Option<Se
 fn merge(into: &mut ClusterChange, change: ClusterChange) {
     into.existence |= change.existence;
     into.definition |= change.definition;
+    into.services |= change.services;
     into.instances |= change.instances;
     into.visible.extend(change.visible);
     into.d2_partitions.extend(change.d2_partitions);

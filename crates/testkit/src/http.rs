@@ -1,7 +1,7 @@
 //! HTTP servers within the test's own process, and a steady load of real requests: what a proxy stands
 //! between.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -31,7 +31,15 @@ impl HttpServer {
     /// # Errors
     /// There is none.
     pub async fn start() -> anyhow::Result<Self> {
-        let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await?;
+        Self::start_at(Ipv4Addr::LOCALHOST.into()).await
+    }
+
+    /// Starts it on a free port of an address of this machine.
+    ///
+    /// # Errors
+    /// There is none, or it is not this machine's.
+    pub async fn start_at(ip: IpAddr) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind((ip, 0)).await?;
         let address = listener.local_addr()?;
         let app = Router::new().fallback(move || async move { address.to_string() });
         let (stop_tx, stop_rx) = oneshot::channel();

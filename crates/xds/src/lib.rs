@@ -60,7 +60,7 @@ pub use events::{
 pub use listener::{ListenError, ListenSettings, Listener, PeerAddress, Serving};
 pub use node::{ADDRESS_FAMILIES_KEY, NodeInfo};
 pub use registry::{StreamId, StreamRegistry, StreamView, TypeView};
-pub use scope::{OUTBOUND_ADDRESS_KEY, OUTBOUND_PORT_KEY, SERVICES_KEY};
+pub use scope::{OUTBOUND_ADDRESS_KEY, OUTBOUND_PORT_KEY, SERVICES_KEY, UPSTREAM_TLS_KEY};
 pub use server::AdsServer;
 pub use settings::{AdsSettings, EndpointsOnReconnect, TypeSet};
 pub use status::{Code, Status};

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use prost::Message as _;
 use prost_types::{Struct, Value, value::Kind};
-use waypost_core::{AddressFamily, ClientKind, Scope};
+use waypost_core::{AddressFamily, ClientKind, Scope, UpstreamTls};
 
 use crate::limits::NODE_TEXT_BYTES_MAX;
-use crate::scope::read_scope;
+use crate::scope::{read_scope, read_upstream_tls};
 use crate::status::{Code, Status};
 
 /// Metadata key by which a client says which addresses it can use: `ipv4`, `ipv6` or `both`, as a
@@ -36,6 +36,9 @@ pub(crate) struct ReadNode {
     pub(crate) info: NodeInfo,
     pub(crate) addresses: AddressFamily,
     pub(crate) client: ClientKind,
+    /// `node.locality.region`; empty when unknown.
+    pub(crate) region: String,
+    pub(crate) upstream_tls: UpstreamTls,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -46,8 +49,16 @@ struct Node {
     cluster: String,
     #[prost(message, optional, tag = "3")]
     metadata: Option<Struct>,
+    #[prost(message, optional, tag = "4")]
+    locality: Option<Locality>,
     #[prost(string, tag = "6")]
     user_agent_name: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Locality {
+    #[prost(string, tag = "1")]
+    region: String,
 }
 
 /// Reads a node. One that cannot be decoded, or says what cannot be meant, ends the stream.
@@ -56,13 +67,18 @@ pub(crate) fn read_node(bytes: &[u8]) -> Result<ReadNode, Status> {
         .map_err(|error| Status::new(Code::InvalidArgument, format!("malformed node: {error}")))?;
     let metadata = node.metadata.as_ref();
     let client = client_kind(&node.user_agent_name);
-    let scope = match client {
-        ClientKind::Envoy => Some(Arc::new(read_scope(metadata)?)),
-        ClientKind::Grpc | ClientKind::D2 => None,
+    let (scope, upstream_tls) = match client {
+        ClientKind::Envoy => (
+            Some(Arc::new(read_scope(metadata)?)),
+            read_upstream_tls(metadata)?,
+        ),
+        ClientKind::Grpc | ClientKind::D2 => (None, UpstreamTls::None),
     };
     Ok(ReadNode {
         addresses: address_family(metadata),
         client,
+        upstream_tls,
+        region: node.locality.map(|l| l.region).unwrap_or_default(),
         info: NodeInfo {
             id: cut(node.id, NODE_TEXT_BYTES_MAX),
             cluster: cut(node.cluster, NODE_TEXT_BYTES_MAX),
@@ -122,6 +138,9 @@ mod tests {
             id: "n".into(),
             cluster: "c".into(),
             metadata,
+            locality: Some(Locality {
+                region: "east".into(),
+            }),
             user_agent_name: user_agent.into(),
         }
         .encode_to_vec()
@@ -168,6 +187,7 @@ mod tests {
                 "{agent}"
             );
             assert_eq!(node.info.user_agent, agent);
+            assert_eq!(node.region, "east");
             // Only proxies ask for everything and mean what they call.
             assert_eq!(node.info.scope.is_some(), client == ClientKind::Envoy);
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use prost_types::{Struct, Value, value::Kind};
-use waypost_core::Scope;
+use waypost_core::{Scope, UpstreamTls};
 
 use crate::limits::SCOPE_SERVICES_MAX;
 use crate::node::words;
@@ -21,6 +21,23 @@ pub const OUTBOUND_PORT_KEY: &str = "waypost.outbound_port";
 
 /// Metadata key of the IP address of that port; without it 127.0.0.1.
 pub const OUTBOUND_ADDRESS_KEY: &str = "waypost.outbound_address";
+
+/// Metadata key by which a proxy says what it has for TLS to instances: `none`, `server` (authorities to
+/// verify them with) or `mutual` (and a certificate of its own). Without it `none`.
+pub const UPSTREAM_TLS_KEY: &str = "waypost.upstream_tls";
+
+/// Reads what a proxy has for TLS.
+pub(crate) fn read_upstream_tls(metadata: Option<&Struct>) -> Result<UpstreamTls, Status> {
+    let Some(value) = metadata.and_then(|m| m.fields.get(UPSTREAM_TLS_KEY)) else {
+        return Ok(UpstreamTls::None);
+    };
+    match &value.kind {
+        Some(Kind::StringValue(text)) if text == "none" => Ok(UpstreamTls::None),
+        Some(Kind::StringValue(text)) if text == "server" => Ok(UpstreamTls::Server),
+        Some(Kind::StringValue(text)) if text == "mutual" => Ok(UpstreamTls::Mutual),
+        _ => Err(wrong(UPSTREAM_TLS_KEY, "none, server or mutual")),
+    }
+}
 
 /// Reads the scope. What cannot be meant is an error, so that whoever wrote it reads of it in the
 /// proxy's own log.
@@ -159,6 +176,24 @@ mod tests {
             let status = read_scope(Some(&mk_metadata(&[(key, kind)]))).unwrap_err();
             assert_eq!(status.code, code, "{key}");
             assert!(status.message.contains(key), "{}", status.message);
+        }
+    }
+
+    #[test]
+    fn what_it_has_for_tls_is_one_of_three_words() {
+        let read = |kind| read_upstream_tls(Some(&mk_metadata(&[(UPSTREAM_TLS_KEY, kind)])));
+        for (word, expected) in [
+            ("none", UpstreamTls::None),
+            ("server", UpstreamTls::Server),
+            ("mutual", UpstreamTls::Mutual),
+        ] {
+            assert_eq!(read(text(word)).unwrap(), expected);
+        }
+        assert_eq!(read_upstream_tls(None).unwrap(), UpstreamTls::None);
+        for kind in [text("yes"), Kind::BoolValue(true)] {
+            let status = read(kind).unwrap_err();
+            assert_eq!(status.code, Code::InvalidArgument);
+            assert!(status.message.contains(UPSTREAM_TLS_KEY));
         }
     }
 }

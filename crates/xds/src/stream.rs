@@ -112,10 +112,12 @@ impl Stream {
         let node = read_node(node)?;
         self.variant.addresses = node.addresses;
         self.variant.client = node.client;
+        self.variant.upstream_tls = node.upstream_tls;
         // Subscriptions that were made before stay where they were made.
         let is_first = self.substreams.iter().all(Option::is_none);
         let scope = node.info.scope.as_ref().filter(|_| is_first);
         let locator = &self.engine.locator;
+        self.variant.fabric = locator.fabric_id(&node.region);
         let scoped = scope.and_then(|scope| locator.scoped(scope, self.variant));
         self.asker = Some(Box::new(Asker {
             node: node.info,

@@ -7,12 +7,13 @@ use waypost_testkit::parts::source_root;
 use waypost_testkit::waypost::cli;
 
 /// Pages with commands for a person to type.
-const PAGES: [&str; 5] = [
+const PAGES: [&str; 6] = [
     "README.md",
     "CONTRIBUTING.md",
     "docs/cli.md",
     "docs/announcing.md",
     "docs/resources.md",
+    "docs/d2-properties.md",
 ];
 
 #[tokio::test]

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use serde_json::Value;
 use waypost_admin_api::{
-    ClusterView, DefinitionView, LoadView, LocalityLoadView, OperatorView, ServiceView, UriView,
-    path,
+    AddressFamilies, ClusterView, DefinitionView, LoadView, LocalityLoadView, OperatorView,
+    ServiceView, StreamView, UriView, path,
 };
 
 use super::{get, rows, statements};
@@ -42,9 +42,19 @@ pub(crate) async fn run(args: DescribeArgs) -> Result<Exit, Failure> {
             print(format, &view, || {
                 let mut lines = Lines::default();
                 lines.put_json(&view);
+                lines.put("not told of", not_told(&view));
                 lines.0
             })
         }
+    }
+}
+
+/// What a client misses because of the addresses that it can use.
+fn not_told(stream: &StreamView) -> &'static str {
+    match stream.address_families {
+        AddressFamilies::Both => "",
+        AddressFamilies::Ipv4 => "instances with IPv6 only; `waypost describe cluster` lists them",
+        AddressFamilies::Ipv6 => "instances with IPv4 only; `waypost describe cluster` counts them",
     }
 }
 
@@ -123,6 +133,16 @@ impl Lines {
         }
         self.put("conflict", definition.conflict.as_deref().unwrap_or(""));
         self.put_all("properties", fields(&definition.properties));
+        let left_out = definition.left_out.iter().map(|left_out| {
+            let whole = left_out.property.is_empty();
+            let property = if whole {
+                "all of it"
+            } else {
+                left_out.property.as_str()
+            };
+            format!("{property}: {}", left_out.why)
+        });
+        self.put_all("not told to gRPC and Envoy", left_out);
     }
 
     fn put_json<T: Serialize>(&mut self, value: &T) {
@@ -173,6 +193,14 @@ fn cluster_lines(view: &ClusterView, uris: &[UriView], operator: &OperatorView) 
     let partitions: Vec<_> = view.d2_partitions.iter().map(ToString::to_string).collect();
     lines.put("D2 partitions", partitions.join(", "));
     lines.put_all("without address", view.unresolved_uris.iter().cloned());
+    lines.put_all(
+        "IPv6 only, not told to clients of IPv4",
+        view.ipv6_only_uris.iter().cloned(),
+    );
+    if view.ipv4_only > 0 {
+        // Nearly all in most fleets, so not by name.
+        lines.put("IPv4 only, not told to clients of IPv6", view.ipv4_only);
+    }
     for (title, stated) in statements::of_cluster(operator) {
         lines.put_all(title, stated);
     }

@@ -1,13 +1,14 @@
 //! Clusters and services.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use axum::Json;
 use axum::extract::{Path, RawQuery, State};
 use serde_json::Value;
 use waypost_admin_api::{
-    ClusterSummary, ClusterView, DefinitionView, HealthCounts, LoadView, LocalityLoadView, Page,
-    ServiceView,
+    ClusterSummary, ClusterView, DefinitionView, HealthCounts, LeftOutView, LoadView,
+    LocalityLoadView, Page, ServiceView,
 };
 use waypost_core::definition::DefinitionStat;
 use waypost_core::{
@@ -21,6 +22,8 @@ use super::error::ApiError;
 use super::page::PageQuery;
 use super::{AdminState, millis};
 use crate::load_reports::{ClusterLoad, Locality, Rates};
+use crate::render::properties::{ClusterProperties, LeftOut, ServiceProperties};
+use crate::render::report::InstanceReport;
 use crate::render::{names, report};
 
 pub(super) async fn clusters(
@@ -56,17 +59,17 @@ pub(super) async fn cluster(
         summary: summary(&snapshot, services),
         definition: match definition {
             Some(d) => {
-                let view = definition_view(&d.document, d.stat, &d.author);
+                let left_out = ClusterProperties::read(Some(&**d)).left_out;
+                let view = definition_view(&d.document, d.stat, &d.author, left_out);
                 Some(with_log(&state, DefinitionKey::Cluster(d.name.clone()), view).await?)
             }
             None => None,
         },
         sources: source_names(&found.sources),
         min_healthy_percent: u32::from(found.min_healthy_percent),
-        unresolved_uris: found
-            .unresolved()
-            .map(|i| i.announcement.uri.to_string())
-            .collect(),
+        unresolved_uris: uris(found.unresolved()),
+        ipv6_only_uris: uris(found.without(IpAddr::is_ipv4)),
+        ipv4_only: found.without(IpAddr::is_ipv6).count() as u64,
         d2_partitions: found.d2_partitions,
         versions: versions(&state, &name),
         load: state.load_reports.find(&name).map(|load| load_view(&load)),
@@ -102,6 +105,11 @@ pub(super) async fn service(
         view.definition = Some(with_log(&state, key, definition).await?);
     }
     Ok(Json(view))
+}
+
+fn uris<'a>(instances: impl Iterator<Item = &'a InstanceReport>) -> Vec<String> {
+    let uris = instances.map(|instance| instance.announcement.uri.to_string());
+    uris.collect()
 }
 
 /// Adds what the log says of a definition's record.
@@ -186,12 +194,24 @@ fn service_view(store: &Store, name: &ServiceName) -> Option<ServiceView> {
         cluster: found.cluster.to_string(),
         path: definition.map_or_else(String::new, |d| d.path.clone()),
         implicit: definition.is_none(),
-        definition: definition.map(|d| definition_view(&d.document, d.stat, &d.author)),
+        definition: definition.map(|d| {
+            let left_out = ServiceProperties::read(d).left_out;
+            definition_view(&d.document, d.stat, &d.author, left_out)
+        }),
         sources: source_names(&found.sources),
     })
 }
 
-fn definition_view(document: &[u8], stat: DefinitionStat, author: &str) -> DefinitionView {
+fn definition_view(
+    document: &[u8],
+    stat: DefinitionStat,
+    author: &str,
+    left_out: Vec<LeftOut>,
+) -> DefinitionView {
+    let left_out = left_out.into_iter().map(|left_out| LeftOutView {
+        property: left_out.property,
+        why: left_out.why,
+    });
     DefinitionView {
         properties: serde_json::from_slice(document).unwrap_or(Value::Null),
         created_at_ms: stat.created.0,
@@ -200,6 +220,7 @@ fn definition_view(document: &[u8], stat: DefinitionStat, author: &str) -> Defin
         author: author.to_owned(),
         orphaned: false,
         conflict: None,
+        left_out: left_out.collect(),
     }
 }
 

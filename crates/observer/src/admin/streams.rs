@@ -2,8 +2,10 @@
 
 use axum::Json;
 use axum::extract::{RawQuery, State};
-use waypost_admin_api::{ClientKindName, Page, Protocol, ScopeView, StreamType, StreamView};
-use waypost_core::{ClientKind, Scope};
+use waypost_admin_api::{
+    AddressFamilies, ClientKindName, Page, Protocol, ScopeView, StreamType, StreamView,
+};
+use waypost_core::{AddressFamily, ClientKind, Scope};
 use waypost_xds::{Transport, TypeView};
 
 use super::error::ApiError;
@@ -19,11 +21,11 @@ pub(super) async fn streams(
     let open = state.streams.view(STREAM_NAMES_LISTED_MAX);
     // Numbers of streams as text of one length, so that their order is the order of the text.
     let cursor = |stream: &waypost_xds::StreamView| format!("{:020}", stream.id.0);
-    let page = query.cut(open, cursor, |stream| Some(view(stream)));
+    let page = query.cut(open, cursor, |stream| Some(view(&state, stream)));
     Ok(Json(page))
 }
 
-fn view(stream: &waypost_xds::StreamView) -> StreamView {
+fn view(state: &AdminState, stream: &waypost_xds::StreamView) -> StreamView {
     let node = stream.node.clone().unwrap_or_default();
     StreamView {
         id: stream.id.0,
@@ -40,6 +42,15 @@ fn view(stream: &waypost_xds::StreamView) -> StreamView {
             ClientKind::Envoy => ClientKindName::Envoy,
             ClientKind::D2 => ClientKindName::D2,
         },
+        address_families: match stream.variant.addresses {
+            AddressFamily::V4 => AddressFamilies::Ipv4,
+            AddressFamily::V6 => AddressFamilies::Ipv6,
+            AddressFamily::Both => AddressFamilies::Both,
+        },
+        fabric: state
+            .locator
+            .find_fabric(stream.variant.fabric)
+            .map_or_else(String::new, |fabric| fabric.to_string()),
         scope: node.scope.as_deref().map(scope_view),
         open_ms: millis(stream.age),
         backlog_ms: stream.backlog_age.map(millis),

@@ -27,6 +27,12 @@ pub(super) const MEMO_COPY_BYTES_MAX: usize = 16 * 1024;
 /// up again; a count takes 8 bytes.
 pub(super) const OWNER_STRIPES: usize = 4096;
 
+/// Fabrics that askers are told apart by, at most: each is one more encoding of the endpoints that its
+/// clients ask for, and a company has a handful. Names come from clients, so they are bounded in length too,
+/// bytes.
+pub(super) const FABRICS_MAX: u16 = 64;
+pub(super) const FABRIC_BYTES_MAX: usize = 128;
+
 /// Scopes that nobody uses any more are swept out when so many are known, or twice as many as were
 /// in use at the last time.
 pub(super) const SCOPES_SWEPT_MIN: usize = 64;

@@ -32,6 +32,8 @@ impl ChangeRouter {
         let partitions = || change.d2_partitions.iter();
         if change.definition || change.existence {
             self.mark(ResourceType::D2Node, || names::cluster_node(cluster));
+        }
+        if change.definition || change.existence || change.services {
             self.mark(ResourceType::Cluster, plain);
             for number in partitions() {
                 self.mark(ResourceType::Cluster, || {

@@ -15,15 +15,15 @@ use waypost_core::{
     Scope, Subscriber, SubscriptionToken, Variant,
 };
 use waypost_proto::encoded::encode_resource;
-use waypost_store::ServiceState;
+use waypost_store::{ServiceState, Store};
 use waypost_xds::SERVICES_KEY;
 
 use super::limits::SCOPES_SWEPT_MIN;
-use super::router::Respelled;
 use super::{Inner, Locator};
-use crate::render::Rendered;
-use crate::render::outbound::{self, OUTBOUND};
-use clusters::{ClustersOf, find_led};
+use crate::render::outbound::{self, OUTBOUND, Routed};
+use crate::render::properties::{ClusterProperties, Mirror};
+use crate::render::{Rendered, envoy};
+use clusters::{ClustersOf, RoutesOf, find_reached};
 
 /// The scopes that are open. Clients of the same scope share what is encoded for it.
 #[derive(Default)]
@@ -44,14 +44,17 @@ pub(super) struct Scoped {
     scope: Arc<Scope>,
     delivery: Delivery,
     listener: OnceLock<EncodedResource>,
-    /// With the generations of the services that they were made from.
-    routes: Mutex<Option<(Vec<Option<u64>>, EncodedResource)>>,
+    /// With what they were made from.
+    routes: Mutex<Option<(Vec<MadeFrom>, EncodedResource)>>,
     /// Subscriptions that stand for several of the locator's.
     open: Mutex<HashMap<u64, Vec<Subscription>>>,
     next_token: AtomicU64,
 }
 
 type Subscription = (ResourceType, Interest, SubscriptionToken);
+
+/// The generation of a service, and of the definition of the cluster that it leads to.
+type MadeFrom = Option<(u64, u64)>;
 
 impl Scopes {
     /// The view of a scope: the one that is open, or a new one.
@@ -115,27 +118,39 @@ impl Scoped {
         Some(self.listener.get_or_init(encode).clone())
     }
 
-    /// The routes, made again when a service of the scope changed.
+    /// The routes, made again when a service of the scope changed, or the definition of its cluster.
     fn find_routes(&self) -> Option<EncodedResource> {
         self.scope.outbound?;
         let store = self.locator.store();
         let services = self.scope.services.iter();
         let states: Vec<_> = services.map(|s| (&**s, store.find_service(s))).collect();
-        let made_from = states.iter().map(|(_, state)| match state.as_ref()? {
-            ServiceState::Defined { generation, .. } => Some(*generation),
-            // It leads to the cluster of its own name, always; no definition has this number.
-            ServiceState::Implicit { .. } => Some(0),
+        let made_from = states.iter().map(|(_, state)| {
+            let state = state.as_ref()?;
+            let generation = match state {
+                ServiceState::Defined { generation, .. } => *generation,
+                // It leads to the cluster of its own name, always; no definition has this number.
+                ServiceState::Implicit { .. } => 0,
+            };
+            let cluster = envoy::find_cluster(state)?;
+            let stamp = store.find_stamp(cluster.as_str());
+            Some((generation, stamp.map_or(0, |stamp| stamp.definition)))
         });
-        let made_from: Vec<Option<u64>> = made_from.collect();
+        let made_from: Vec<MadeFrom> = made_from.collect();
         let mut routes = self.routes.lock();
         if let Some((from, encoded)) = &*routes
             && *from == made_from
         {
             return Some(encoded.clone());
         }
-        let known = states
-            .iter()
-            .filter_map(|(s, state)| Some((*s, state.as_ref()?)));
+        let known = states.iter().filter_map(|(name, state)| {
+            let service = state.as_ref()?;
+            let mirrors = find_mirrors(store, service);
+            Some(Routed {
+                name,
+                service,
+                mirrors,
+            })
+        });
         let rendered = outbound::routes(known);
         let encoded = self.encode(ResourceType::RouteConfiguration, &rendered);
         *routes = Some((made_from, encoded.clone()));
@@ -147,12 +162,12 @@ impl Scoped {
         encode_resource(resource_type, OUTBOUND, &rendered.value, rendered.origin)
     }
 
-    /// The clusters that exist of those that the services lead to, in order.
+    /// The clusters that exist of those that requests to the services go to, in order.
     fn clusters(&self) -> Vec<ResourceName> {
         let store = self.locator.store();
         let services = self.scope.services.iter();
         let mut clusters: Vec<ClusterName> = services
-            .filter_map(|service| find_led(store, service))
+            .flat_map(|service| find_reached(store, service))
             .filter(|cluster| store.find_stamp(cluster.as_str()).is_some())
             .collect();
         clusters.sort_unstable();
@@ -164,21 +179,17 @@ impl Scoped {
             .collect()
     }
 
-    fn leads_to(&self, cluster: &str) -> bool {
+    fn reaches(&self, cluster: &str) -> bool {
         let store = self.locator.store();
         let mut services = self.scope.services.iter();
         services.any(|service| {
-            let led = find_led(store, service);
-            led.is_some_and(|led| led.as_str() == cluster)
+            let mut reached = find_reached(store, service).into_iter();
+            reached.any(|reached| reached.as_str() == cluster)
         })
     }
 
-    /// Subscribes to what the services lead to, and to every cluster if that matters too.
-    fn follow(
-        &self,
-        subscriber: &Arc<dyn Subscriber>,
-        clusters: Option<Interest>,
-    ) -> SubscriptionToken {
+    /// Subscribes to what the services lead to, and to every cluster.
+    fn follow(&self, subscriber: &Arc<dyn Subscriber>) -> SubscriptionToken {
         let mut made = Vec::with_capacity(self.scope.services.len() + 1);
         let mut subscribe = |resource_type, interest: Interest| {
             let subscribers = self.locator.subscribers();
@@ -189,9 +200,7 @@ impl Scoped {
             let interest = Interest::Explicit((**service).into());
             subscribe(ResourceType::RouteConfiguration, interest);
         }
-        if let Some(interest) = clusters {
-            subscribe(ResourceType::Cluster, interest);
-        }
+        subscribe(ResourceType::Cluster, Interest::Wildcard);
         let token = self.next_token.fetch_add(1, Ordering::Relaxed);
         self.open.lock().insert(token, made);
         SubscriptionToken(token)
@@ -209,6 +218,16 @@ impl Scoped {
             _ => None,
         }
     }
+}
+
+/// Who gets copies of requests to a service. Of nearly all nobody: then nothing is read.
+fn find_mirrors(store: &Store, service: &ServiceState) -> Vec<Mirror> {
+    let outline = envoy::find_cluster(service).and_then(|c| store.find_outline(c.as_str()));
+    let with_mirrors = outline.filter(|outline| outline.facts.mirrors.is_some());
+    let definition = with_mirrors.and_then(|outline| outline.definition);
+    definition.map_or_else(Vec::new, |(_, definition)| {
+        ClusterProperties::read(Some(&*definition)).mirrors
+    })
 }
 
 /// What a scope has of its own.
@@ -257,7 +276,7 @@ impl ResourceLocator for Scoped {
 
     fn is_member(&self, resource_type: ResourceType, name: &str, variant: Variant) -> bool {
         match resource_type {
-            ResourceType::Cluster => self.leads_to(name),
+            ResourceType::Cluster => self.reaches(name),
             ResourceType::Listener | ResourceType::RouteConfiguration => name == OUTBOUND,
             _ => self.locator.is_member(resource_type, name, variant),
         }
@@ -297,13 +316,16 @@ impl ResourceLocator for Scoped {
             // It never changes.
             Some(Own::Listener) => SubscriptionToken(u64::MAX),
             Some(Own::Routes) => {
-                let subscriber = Respelled::new(subscriber, OUTBOUND.into());
-                self.follow(&(Arc::new(subscriber) as Arc<dyn Subscriber>), None)
+                let store = self.locator.store().clone();
+                let routes = Arc::new(RoutesOf::new(store, subscriber, OUTBOUND.into()));
+                let token = self.follow(&(Arc::clone(&routes) as Arc<dyn Subscriber>));
+                routes.look(&self.scope);
+                token
             }
             Some(Own::Clusters) => {
                 let clusters = Arc::new(ClustersOf::new(self.locator.store().clone(), subscriber));
                 let subscriber = Arc::clone(&clusters) as Arc<dyn Subscriber>;
-                let token = self.follow(&subscriber, Some(Interest::Wildcard));
+                let token = self.follow(&subscriber);
                 clusters.look(&self.scope);
                 token
             }

@@ -10,6 +10,12 @@ use envoy_types::pb::envoy::config::endpoint::v3 as endpoint;
 use envoy_types::pb::envoy::config::listener::v3 as listener;
 use envoy_types::pb::envoy::config::route::v3 as route;
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3 as hcm;
+use envoy_types::pb::envoy::extensions::load_balancing_policies::least_request::v3::LeastRequest;
+use envoy_types::pb::envoy::extensions::load_balancing_policies::ring_hash::v3::{
+    RingHash, ring_hash,
+};
+use envoy_types::pb::envoy::extensions::load_balancing_policies::round_robin::v3::RoundRobin;
+use envoy_types::pb::envoy::extensions::load_balancing_policies::wrr_locality::v3::WrrLocality;
 use envoy_types::pb::google::protobuf;
 use prost::{Message, Name};
 use waypost_core::ResourceType;
@@ -158,6 +164,12 @@ fn check_route(name: &str, config: &route::RouteConfiguration) -> Result<(), Str
             return Err("a route names its cluster".to_owned());
         };
         ensure(!cluster.is_empty(), "a route names its cluster")?;
+        let max = action.max_stream_duration.as_ref();
+        let max = max.and_then(|max| max.max_stream_duration);
+        ensure(
+            max.is_none_or(|max| max.seconds >= 0 && (0..1_000_000_000).contains(&max.nanos)),
+            "durations are within their range",
+        )?;
     }
     let last = host.routes.last().and_then(|r| r.r#match.as_ref());
     let default = route::route_match::PathSpecifier::Prefix(String::new());
@@ -194,6 +206,9 @@ fn check_cluster(name: &str, cluster: &cluster::Cluster) -> Result<(), String> {
         cluster.transport_socket.is_none(),
         "no transport socket that gRPC does not know",
     )?;
+    check_policies(cluster.load_balancing_policy.as_ref())?;
+    check_breakers(cluster.circuit_breakers.as_ref())?;
+    check_outliers(cluster.outlier_detection.as_ref())?;
     let timeout = cluster
         .connect_timeout
         .ok_or("there is a connect timeout")?;
@@ -201,6 +216,86 @@ fn check_cluster(name: &str, cluster: &cluster::Cluster) -> Result<(), String> {
         timeout.seconds >= 0 && (0..1_000_000_000).contains(&timeout.nanos),
         "durations are within their range",
     )
+}
+
+/// gRFC A52: one of the entries is a policy that every gRPC knows, with what gRFC A42 and A48 say of
+/// their fields.
+fn check_policies(list: Option<&cluster::LoadBalancingPolicy>) -> Result<(), String> {
+    let Some(list) = list else {
+        return Ok(());
+    };
+    let mut known_to_all = false;
+    for policy in &list.policies {
+        let config = policy.typed_extension_config.as_ref();
+        let config = config.and_then(|c| c.typed_config.as_ref());
+        let config = config.ok_or("a policy has a configuration")?;
+        if config.type_url == WrrLocality::type_url() {
+            let inner: WrrLocality = decode(&config.value);
+            ensure(
+                inner.endpoint_picking_policy.is_some(),
+                "a policy over localities has one within them",
+            )?;
+            check_policies(inner.endpoint_picking_policy.as_ref())?;
+            known_to_all = true;
+        } else if config.type_url == RoundRobin::type_url() {
+            known_to_all = true;
+        } else if config.type_url == RingHash::type_url() {
+            check_ring(&decode(&config.value))?;
+        } else if config.type_url == LeastRequest::type_url() {
+            let least: LeastRequest = decode(&config.value);
+            let choices = least.choice_count.is_none_or(|count| count.value >= 2);
+            ensure(choices, "at least two instances are drawn")?;
+        }
+    }
+    ensure(known_to_all, "a list has a policy that every gRPC knows")
+}
+
+fn check_ring(ring: &RingHash) -> Result<(), String> {
+    let xx_hash: i32 = ring_hash::HashFunction::XxHash.into();
+    ensure(ring.hash_function == xx_hash, "a ring is of XX_HASH")?;
+    let size = |value: Option<protobuf::UInt64Value>, default| value.map_or(default, |v| v.value);
+    let max = size(ring.maximum_ring_size, 8_388_608);
+    ensure(
+        max <= 8_388_608 && size(ring.minimum_ring_size, 1_024.min(max)) <= max,
+        "a ring has up to 8M entries, at least no more than at most",
+    )
+}
+
+/// gRFC A32: gRPC reads `max_requests` alone, and takes 1,024 for none.
+fn check_breakers(breakers: Option<&cluster::CircuitBreakers>) -> Result<(), String> {
+    let thresholds = breakers.map(|breakers| &breakers.thresholds[..]);
+    let [threshold] = thresholds.ok_or("requests are bounded by what we say")? else {
+        return Err("there is one threshold, of the default priority".to_owned());
+    };
+    ensure(
+        threshold.priority == 0 && threshold.max_requests.is_some(),
+        "requests are bounded by what we say",
+    )
+}
+
+/// gRFC A50: percentages up to 100, times that are none below zero.
+fn check_outliers(detection: Option<&cluster::OutlierDetection>) -> Result<(), String> {
+    let Some(detection) = detection else {
+        return Ok(());
+    };
+    let percentages = [
+        detection.max_ejection_percent,
+        detection.enforcing_success_rate,
+        detection.failure_percentage_threshold,
+        detection.enforcing_failure_percentage,
+    ];
+    let within = percentages.iter().flatten().all(|p| p.value <= 100);
+    ensure(within, "percentages are up to 100")?;
+    let times = [
+        detection.interval,
+        detection.base_ejection_time,
+        detection.max_ejection_time,
+    ];
+    let positive = times
+        .iter()
+        .flatten()
+        .all(|t| t.seconds >= 0 && t.nanos >= 0);
+    ensure(positive, "durations are within their range")
 }
 
 /// gRFC A27: gRPC takes no other server for load reports.

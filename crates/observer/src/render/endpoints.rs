@@ -7,14 +7,25 @@ use std::net::{IpAddr, SocketAddr};
 use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::config::endpoint::v3 as endpoint;
 use envoy_types::pb::google::protobuf::UInt32Value;
-use waypost_core::{AddressFamily, Announcement, ClientKind, Health, Timestamp, Variant};
+use waypost_core::{AddressFamily, Announcement, ClientKind, Health, Timestamp};
 use waypost_store::ClusterSnapshot;
 
-use super::{Rendered, read_announcement};
+use super::{Rendered, read_announcement, tls};
 
 /// Weight units for a D2 weight of 1: as many as D2's own strategies give points to it (rest.li
 /// `DegraderLoadBalancerStrategyConfig`, points per weight).
 const UNITS_PER_WEIGHT: f64 = 100.0;
+
+/// Who asks, as far as endpoints differ by it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asker<'a> {
+    /// What kind of client it is.
+    pub client: ClientKind,
+    /// Which addresses it can use.
+    pub addresses: AddressFamily,
+    /// Where it is, if it said so.
+    pub fabric: Option<&'a str>,
+}
 
 /// Renders the resource `name` of `cluster`. The plain name of a cluster stands for D2 partition 0,
 /// as D2's own clients take that one when they cannot tell.
@@ -23,13 +34,13 @@ pub fn load_assignment(
     name: &str,
     cluster: &ClusterSnapshot,
     d2_partition: i32,
-    variant: Variant,
+    asker: Asker<'_>,
 ) -> Rendered {
     let mut by_locality: BTreeMap<(String, String), Vec<Endpoint>> = BTreeMap::new();
     let mut seen = HashSet::new();
     let mut newest = Timestamp::default();
     for instance in &cluster.instances {
-        if variant.client != ClientKind::Envoy && !cluster.is_visible(instance) {
+        if asker.client != ClientKind::Envoy && !cluster.is_visible(instance) {
             continue;
         }
         let Some(announcement) = read_announcement(instance) else {
@@ -41,8 +52,7 @@ pub fn load_assignment(
         } else {
             announcement.health
         };
-        if let Some(endpoint) =
-            Endpoint::of(&announcement, health, d2_partition, variant, &mut seen)
+        if let Some(endpoint) = Endpoint::of(&announcement, health, d2_partition, asker, &mut seen)
         {
             by_locality
                 .entry((announcement.fabric, announcement.zone))
@@ -51,11 +61,21 @@ pub fn load_assignment(
         }
     }
     scale(&mut by_locality);
+    // Where nothing is near there is nothing to be preferred, and priorities have no gaps.
+    let near = asker.fabric.filter(|near| {
+        let mut fabrics = by_locality.keys().map(|(fabric, _)| fabric);
+        fabrics.any(|fabric| fabric == near)
+    });
     let message = endpoint::ClusterLoadAssignment {
         cluster_name: name.to_owned(),
         endpoints: by_locality
             .into_iter()
-            .map(|((fabric, zone), endpoints)| locality(fabric, zone, endpoints, variant.client))
+            .map(
+                |((fabric, zone), endpoints)| endpoint::LocalityLbEndpoints {
+                    priority: priority(&fabric, near),
+                    ..locality(fabric, zone, endpoints, asker.client)
+                },
+            )
             .collect(),
         ..endpoint::ClusterLoadAssignment::default()
     };
@@ -91,6 +111,10 @@ struct Endpoint {
     addresses: Vec<SocketAddr>,
     units: u64,
     health: Health,
+    /// For Envoy: how it wants to be spoken to.
+    metadata: Option<core::Metadata>,
+    /// For Envoy, where that is over TLS: the name that it serves as.
+    hostname: String,
 }
 
 impl Endpoint {
@@ -101,19 +125,28 @@ impl Endpoint {
         announcement: &Announcement,
         health: Health,
         d2_partition: i32,
-        variant: Variant,
+        asker: Asker<'_>,
         seen: &mut HashSet<SocketAddr>,
     ) -> Option<Self> {
         let units = to_units(announcement.weights.get(&d2_partition).copied()?)?;
-        let mut addresses = addresses(announcement, variant.addresses);
+        let mut addresses = addresses(announcement, asker.addresses);
         if seen.contains(addresses.first()?) {
             return None;
         }
         addresses.retain(|address| seen.insert(*address));
+        let metadata = match asker.client {
+            ClientKind::Envoy => tls::endpoint_metadata(&announcement.uri.parts()),
+            ClientKind::Grpc | ClientKind::D2 => None,
+        };
         Some(Self {
             addresses,
             units,
             health,
+            hostname: match metadata {
+                Some(_) => announcement.hostname.clone(),
+                None => String::new(),
+            },
+            metadata,
         })
     }
 }
@@ -145,6 +178,12 @@ fn scale(by_locality: &mut BTreeMap<(String, String), Vec<Endpoint>>) {
             endpoint.units = (endpoint.units / divisor).max(1);
         }
     }
+}
+
+/// The asker's own fabric and what may be in it come first, other fabrics when those fail.
+fn priority(fabric: &str, near: Option<&str>) -> u32 {
+    let is_far = near.is_some_and(|near| !fabric.is_empty() && fabric != near);
+    u32::from(is_far)
 }
 
 fn locality(
@@ -181,10 +220,12 @@ fn lb_endpoint(endpoint: Endpoint, client: ClientKind) -> endpoint::LbEndpoint {
     };
     endpoint::LbEndpoint {
         health_status: health.into(),
+        metadata: endpoint.metadata,
         load_balancing_weight: Some(to_wire(endpoint.units)),
         host_identifier: Some(endpoint::lb_endpoint::HostIdentifier::Endpoint(
             endpoint::Endpoint {
                 address: addresses.next(),
+                hostname: endpoint.hostname,
                 additional_addresses: addresses
                     .map(|address| endpoint::endpoint::AdditionalAddress {
                         address: Some(address),
@@ -193,7 +234,6 @@ fn lb_endpoint(endpoint: Endpoint, client: ClientKind) -> endpoint::LbEndpoint {
                 ..endpoint::Endpoint::default()
             },
         )),
-        ..endpoint::LbEndpoint::default()
     }
 }
 

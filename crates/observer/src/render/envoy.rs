@@ -1,13 +1,11 @@
-//! Listener, `RouteConfiguration` and Cluster, as proxyless gRPC and Envoy read them. What an Envoy
-//! listens on and routes with is in [`outbound`](super::outbound).
+//! Listener and `RouteConfiguration`, as proxyless gRPC reads them. What an Envoy listens on and routes
+//! with is in [`outbound`](super::outbound).
 //!
 //! None of them depends on instances, so a change of endpoints never changes one (a changed Listener
 //! drains connections).
 
-use std::collections::HashMap;
 use std::time::Duration;
 
-use envoy_types::pb::envoy::config::cluster::v3 as cluster;
 use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::config::core::v3::api_config_source::ApiType;
 use envoy_types::pb::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
@@ -16,22 +14,13 @@ use envoy_types::pb::envoy::config::listener::v3 as listener;
 use envoy_types::pb::envoy::config::route::v3 as route;
 use envoy_types::pb::envoy::extensions::filters::http::router::v3::Router;
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3 as hcm;
-use envoy_types::pb::envoy::extensions::upstreams::http::v3 as upstreams;
-use envoy_types::pb::envoy::r#type::v3::Percent;
-use envoy_types::pb::google::protobuf::{self, Any};
+use envoy_types::pb::google::protobuf;
 use envoy_types::util::pack_any;
-use waypost_core::{ClientKind, ClusterName, Delivery, Timestamp, Variant};
-use waypost_store::{ClusterOutline, ServiceState};
+use waypost_core::{ClusterName, Delivery, Timestamp};
+use waypost_store::ServiceState;
 
+use super::properties::ServiceProperties;
 use super::{Rendered, names};
-
-/// How long a client tries to connect to an endpoint before it takes another.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Retries at once that an Envoy permits itself: a share of the requests in flight (rest.li's own bound,
-/// `http.maxClientRequestRetryRatio`), and so many in any case.
-const RETRIES_PERCENT_MAX: f64 = 20.0;
-const RETRIES_AT_ONCE_MIN: u32 = 10;
 
 /// The cluster of an Envoy's bootstrap file that stands for all Observers, as `waypost bootstrap
 /// envoy` calls it. Its slash keeps it apart from every cluster that anybody announces.
@@ -93,10 +82,19 @@ pub(super) fn router_filter() -> hcm::HttpFilter {
 #[must_use]
 pub fn route_configuration(name: &str, service: &ServiceState) -> Option<Rendered> {
     let cluster = find_cluster(service)?;
+    let properties = ServiceProperties::of(service);
     let to_cluster = route::RouteAction {
         cluster_specifier: Some(route::route_action::ClusterSpecifier::Cluster(
             cluster.to_string(),
         )),
+        max_stream_duration: properties.request_timeout.map(max_stream_duration),
+        // Paths are names of methods here and tell no requests apart.
+        hash_policy: properties
+            .hash_keys
+            .header
+            .iter()
+            .map(|h| by_header(h))
+            .collect(),
         ..route::RouteAction::default()
     };
     let everything = route::RouteMatch {
@@ -120,105 +118,24 @@ pub fn route_configuration(name: &str, service: &ServiceState) -> Option<Rendere
     Some(Rendered::new(&message, origin(service)))
 }
 
-/// The Cluster called `name` (a cluster, or `NAME#P`): endpoints come as the cluster did, under the
-/// same name. D2 properties that mean something here are to be added in this function.
-#[must_use]
-pub fn cluster(name: &str, outline: &ClusterOutline, variant: Variant) -> Rendered {
-    let modified = outline.definition.as_ref().map(|(_, d)| d.stat.modified);
-    let mut message = cluster::Cluster {
-        name: name.to_owned(),
-        cluster_discovery_type: Some(cluster::cluster::ClusterDiscoveryType::Type(
-            cluster::cluster::DiscoveryType::Eds.into(),
-        )),
-        eds_cluster_config: Some(cluster::cluster::EdsClusterConfig {
-            eds_config: Some(config_source(variant.delivery)),
-            ..cluster::cluster::EdsClusterConfig::default()
-        }),
-        connect_timeout: Some(to_wire(CONNECT_TIMEOUT)),
-        lb_policy: cluster::cluster::LbPolicy::RoundRobin.into(),
-        lrs_server: wants_load_reports(outline).then(same_server),
-        ..cluster::Cluster::default()
-    };
-    if variant.client == ClientKind::Envoy {
-        message.typed_extension_protocol_options = as_downstream();
-        // From how few healthy instances on health is ignored was decided when the endpoints were
-        // made (`min_healthy_percent`); a second threshold at the client would contradict it.
-        message.common_lb_config = Some(cluster::cluster::CommonLbConfig {
-            healthy_panic_threshold: Some(Percent { value: 0.0 }),
-            ..cluster::cluster::CommonLbConfig::default()
-        });
-        message.circuit_breakers = Some(circuit_breakers());
-    }
-    Rendered::new(&message, modified.unwrap_or_default())
-}
-
-/// Whether the definition asks for load reports: `load_reports`, a property of ours. Not by default, since
-/// each client opens one more stream for them.
-fn wants_load_reports(outline: &ClusterOutline) -> bool {
-    let document = outline.definition.as_ref().map(|(_, d)| &d.document[..]);
-    let properties = document.and_then(|d| serde_json::from_slice::<serde_json::Value>(d).ok());
-    properties.is_some_and(|properties| {
-        let value = properties.get("load_reports");
-        value.is_some_and(|value| value.as_bool() == Some(true) || value.as_str() == Some("true"))
-    })
-}
-
-/// "The server that you have this from", the only one that gRPC reports to (gRFC A27).
-fn same_server() -> ConfigSource {
-    ConfigSource {
-        resource_api_version: ApiVersion::V3.into(),
-        config_source_specifier: Some(ConfigSourceSpecifier::Self_(
-            core::SelfConfigSource::default(),
-        )),
-        ..ConfigSource::default()
+/// The longest that a call may take, whatever deadline of its own it has (gRFC A31).
+fn max_stream_duration(max: Duration) -> route::route_action::MaxStreamDuration {
+    route::route_action::MaxStreamDuration {
+        max_stream_duration: Some(to_wire(max)),
+        ..route::route_action::MaxStreamDuration::default()
     }
 }
 
-/// No bound of the proxy's own on a cluster, whatever its size: Envoy's defaults (1,024 connections and
-/// requests, 3 retries at once, per cluster) fail requests to large ones. Retries are bounded by a share
-/// of the requests.
-fn circuit_breakers() -> cluster::CircuitBreakers {
-    use cluster::circuit_breakers::{Thresholds, thresholds::RetryBudget};
-    let unbounded = Some(protobuf::UInt32Value { value: u32::MAX });
-    let retries = RetryBudget {
-        budget_percent: Some(Percent {
-            value: RETRIES_PERCENT_MAX,
-        }),
-        min_retry_concurrency: Some(protobuf::UInt32Value {
-            value: RETRIES_AT_ONCE_MIN,
-        }),
-        ..RetryBudget::default()
-    };
-    cluster::CircuitBreakers {
-        thresholds: vec![Thresholds {
-            max_connections: unbounded,
-            max_pending_requests: unbounded,
-            max_requests: unbounded,
-            retry_budget: Some(retries),
-            ..Thresholds::default()
-        }],
-        ..cluster::CircuitBreakers::default()
+/// Requests go by the value of a header (gRFC A42); those without it by what comes next.
+pub(super) fn by_header(name: &str) -> route::route_action::HashPolicy {
+    use route::route_action::hash_policy::{Header, PolicySpecifier};
+    route::route_action::HashPolicy {
+        terminal: true,
+        policy_specifier: Some(PolicySpecifier::Header(Header {
+            header_name: name.to_owned(),
+            regex_rewrite: None,
+        })),
     }
-}
-
-/// HTTP/2 to instances for requests that came over HTTP/2 (gRPC), else HTTP/1.1. Without it Envoy
-/// speaks HTTP/1.1 only.
-fn as_downstream() -> HashMap<String, Any> {
-    use upstreams::http_protocol_options::{UpstreamProtocolOptions, UseDownstreamHttpConfig};
-    let options = upstreams::HttpProtocolOptions {
-        upstream_protocol_options: Some(UpstreamProtocolOptions::UseDownstreamProtocolConfig(
-            UseDownstreamHttpConfig {
-                http_protocol_options: Some(core::Http1ProtocolOptions::default()),
-                http2_protocol_options: Some(core::Http2ProtocolOptions::default()),
-                http3_protocol_options: None,
-            },
-        )),
-        ..upstreams::HttpProtocolOptions::default()
-    };
-    HashMap::from([(
-        "envoy.extensions.upstreams.http.v3.HttpProtocolOptions".to_owned(),
-        pack_any(options),
-    )])
 }
 
 /// The cluster that a service's routes lead to, if these clients can follow it.
@@ -239,7 +156,7 @@ pub(super) fn origin(service: &ServiceState) -> Timestamp {
 
 /// Where a client gets what a resource refers to: from this very stream, the only source that gRPC
 /// accepts (gRFC A27), or over streams like the one that the resource came on.
-fn config_source(delivery: Delivery) -> ConfigSource {
+pub(super) fn config_source(delivery: Delivery) -> ConfigSource {
     let specifier = match delivery {
         Delivery::Aggregated => ConfigSourceSpecifier::Ads(core::AggregatedConfigSource {}),
         Delivery::PerTypeSotw => {

@@ -10,6 +10,8 @@ use waypost_core::{ClusterDefinition, Health, Override};
 use waypost_proto::{announcement, v1 as pb};
 use waypost_store::{ClusterFacts, Inspector, InstanceFacts};
 
+use super::properties::ClusterProperties;
+
 /// The readers that the store is given.
 pub const INSPECTOR: Inspector = Inspector {
     instance: inspect_instance,
@@ -70,7 +72,7 @@ fn overlay(value: &[u8], above: &Override) -> Bytes {
 
 /// Reads `min_healthy_percent` (a property of ours, hence not in D2's spelling) and
 /// `partitionProperties.partitionCount` (rest.li `ClusterPropertiesJsonSerializer`). What is not
-/// there or cannot be read has its default.
+/// there or cannot be read has its default. Mirrors are those of `darkClusters`.
 fn inspect_cluster(definition: &ClusterDefinition) -> ClusterFacts {
     let mut facts = ClusterFacts::default();
     let Ok(document) = serde_json::from_slice::<serde_json::Value>(&definition.document) else {
@@ -83,6 +85,13 @@ fn inspect_cluster(definition: &ClusterDefinition) -> ClusterFacts {
     if let Some(count) = count.and_then(to_count) {
         let max = u32::try_from(D2_PARTITIONS_MAX).unwrap_or(u32::MAX);
         facts.d2_partition_count = u32::try_from(count).unwrap_or(max).min(max);
+    }
+    if document.get("darkClusters").is_some() {
+        let mirrors = ClusterProperties::read(Some(definition))
+            .mirrors
+            .into_iter();
+        let mirrors: Vec<_> = mirrors.map(|mirror| mirror.cluster).collect();
+        facts.mirrors = (!mirrors.is_empty()).then(|| mirrors.into());
     }
     facts
 }
@@ -192,6 +201,7 @@ mod tests {
             let facts = ClusterFacts {
                 min_healthy_percent,
                 d2_partition_count,
+                mirrors: None,
             };
             let definition = mk_cluster("c", document, DefinitionStat::default());
             assert_eq!(inspect_cluster(&definition), facts, "{document}");

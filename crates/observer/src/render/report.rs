@@ -1,6 +1,6 @@
 //! What is held, for people: the facts behind the resources.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use waypost_core::{
@@ -44,6 +44,16 @@ impl ClusterReport {
     /// Instances that gRPC and Envoy clients are not told of for want of an address.
     pub fn unresolved(&self) -> impl Iterator<Item = &InstanceReport> {
         self.instances.iter().filter(|i| i.is_unresolved())
+    }
+
+    /// Instances that have an address but none of a family, so that clients of that family alone are not
+    /// told of them.
+    pub fn without(&self, family: fn(&IpAddr) -> bool) -> impl Iterator<Item = &InstanceReport> {
+        let lacks = move |instance: &&InstanceReport| {
+            let mut addresses = instance.addresses.iter();
+            !instance.is_unresolved() && !addresses.any(|address| family(&address.ip()))
+        };
+        self.instances.iter().filter(lacks)
     }
 }
 
@@ -128,7 +138,7 @@ pub fn find_cluster(store: &Store, name: &str) -> Option<ClusterReport> {
     }
     Some(ClusterReport {
         sources: store.cluster_sources(name),
-        services: services_of(store, name),
+        services: store.services_leading_to(name),
         name: snapshot.name,
         definition: snapshot.definition.map(|(_, definition)| definition),
         instances,
@@ -166,17 +176,4 @@ pub fn find_service(store: &Store, name: &ServiceName) -> Option<ServiceReport> 
         definition,
         sources: store.service_sources(name.as_str()),
     })
-}
-
-/// Services that lead to a cluster, in name order. Looks at every service.
-#[must_use]
-pub fn services_of(store: &Store, cluster: &str) -> Vec<ServiceName> {
-    let leads_here = |name: &ServiceName| match store.find_service(name.as_str()) {
-        Some(ServiceState::Defined { definition, .. }) => definition.cluster.as_str() == cluster,
-        Some(ServiceState::Implicit { cluster: own }) => own.as_str() == cluster,
-        None => false,
-    };
-    let mut services = store.service_names();
-    services.retain(leads_here);
-    services
 }

@@ -9,11 +9,12 @@ use prost::Message as _;
 use waypost_core::definition::DefinitionStat;
 use waypost_core::{
     AddressFamily, Announcement, ClientKind, ClusterName, Health, InstanceValue, PartitionWeights,
-    ResourceType, SourceSlot, Timestamp, Variant,
+    ResourceType, SourceSlot, Timestamp,
 };
 use waypost_proto::indis;
 use waypost_store::{ClusterFacts, ClusterSnapshot, ServedInstance, Stamp};
 
+use super::endpoints::Asker;
 use super::testing::mk_announcement;
 use super::{Rendered, checker, d2, endpoints};
 
@@ -50,10 +51,10 @@ fn mk_at(address: &str) -> Announcement {
     mk_announcement("c", &format!("grpc://{address}"))
 }
 
-/// Every endpoint as `REGION/ZONE ADDRESS[+ADDRESS] WEIGHT [HEALTH]`, after the check that gRPC
+/// Every endpoint as `[PRIORITY ]REGION/ZONE ADDRESS[+ADDRESS] WEIGHT [HEALTH]`, after the check that gRPC
 /// would accept the whole.
-fn assignment(snapshot: &ClusterSnapshot, d2_partition: i32, variant: Variant) -> Vec<String> {
-    let rendered = endpoints::load_assignment("c", snapshot, d2_partition, variant);
+fn assignment(snapshot: &ClusterSnapshot, d2_partition: i32, asker: Asker<'_>) -> Vec<String> {
+    let rendered = endpoints::load_assignment("c", snapshot, d2_partition, asker);
     let resource_type = ResourceType::ClusterLoadAssignment;
     assert_eq!(checker::refusal(resource_type, "c", &rendered.value), None);
     let message = endpoint::ClusterLoadAssignment::decode(&rendered.value[..]).unwrap();
@@ -62,6 +63,10 @@ fn assignment(snapshot: &ClusterSnapshot, d2_partition: i32, variant: Variant) -
         .flat_map(|group| {
             let locality = group.locality.unwrap();
             let place = format!("{}/{}", locality.region, locality.zone);
+            let place = match group.priority {
+                0 => place,
+                priority => format!("{priority} {place}"),
+            };
             let lines = group
                 .lb_endpoints
                 .iter()
@@ -97,10 +102,10 @@ fn show(lb: &endpoint::LbEndpoint) -> String {
     format!("{} {weight}{health}", addresses.join("+"))
 }
 
-fn envoy() -> Variant {
-    Variant {
+fn envoy() -> Asker<'static> {
+    Asker {
         client: ClientKind::Envoy,
-        ..Variant::default()
+        ..Asker::default()
     }
 }
 
@@ -165,7 +170,88 @@ fn endpoints_are_grouped_by_fabric_and_zone_in_an_order_of_their_own() {
         "west/b 10.0.0.2|1 100",
         "west/b 10.0.0.4|1 100",
     ];
-    assert_eq!(assignment(&snapshot, 0, Variant::default()), expected);
+    assert_eq!(assignment(&snapshot, 0, Asker::default()), expected);
+}
+
+#[test]
+fn every_kind_of_client_is_told_of_the_addresses_that_it_can_use_and_no_others() {
+    let mut both = mk_at("10.0.0.1:1");
+    both.ipv6 = Some(Ipv6Addr::LOCALHOST);
+    let snapshot = mk_snapshot(&[both, mk_at("10.0.0.2:1"), mk_at("[2001:db8::3]:1")]);
+    for (addresses, expected) in [
+        (AddressFamily::V4, &["10.0.0.1|1", "10.0.0.2|1"][..]),
+        (AddressFamily::V6, &["::1|1", "2001:db8::3|1"]),
+        (
+            AddressFamily::Both,
+            &["10.0.0.1|1+::1|1", "10.0.0.2|1", "2001:db8::3|1"],
+        ),
+    ] {
+        for (client, health) in [(ClientKind::Grpc, ""), (ClientKind::Envoy, " HEALTHY")] {
+            let asker = Asker {
+                client,
+                addresses,
+                fabric: None,
+            };
+            let expected: Vec<_> = expected
+                .iter()
+                .map(|address| format!("/ {address} 100{health}"))
+                .collect();
+            assert_eq!(assignment(&snapshot, 0, asker), expected, "{asker:?}");
+        }
+    }
+}
+
+#[test]
+fn the_askers_own_fabric_comes_first_and_where_it_has_nothing_there_is_no_order() {
+    let at = |address: &str, fabric: &str| Announcement {
+        fabric: fabric.to_owned(),
+        ..mk_at(address)
+    };
+    let snapshot = mk_snapshot(&[
+        at("10.0.0.1:1", "east"),
+        at("10.0.0.2:1", "west"),
+        at("10.0.0.3:1", ""),
+    ]);
+    for (fabric, expected) in [
+        (
+            Some("east"),
+            [
+                "/ 10.0.0.3|1 100",
+                "east/ 10.0.0.1|1 100",
+                "1 west/ 10.0.0.2|1 100",
+            ],
+        ),
+        (
+            Some("west"),
+            [
+                "/ 10.0.0.3|1 100",
+                "1 east/ 10.0.0.1|1 100",
+                "west/ 10.0.0.2|1 100",
+            ],
+        ),
+        (
+            Some("north"),
+            [
+                "/ 10.0.0.3|1 100",
+                "east/ 10.0.0.1|1 100",
+                "west/ 10.0.0.2|1 100",
+            ],
+        ),
+        (
+            None,
+            [
+                "/ 10.0.0.3|1 100",
+                "east/ 10.0.0.1|1 100",
+                "west/ 10.0.0.2|1 100",
+            ],
+        ),
+    ] {
+        let asker = Asker {
+            fabric,
+            ..Asker::default()
+        };
+        assert_eq!(assignment(&snapshot, 0, asker), expected, "{fabric:?}");
+    }
 }
 
 #[test]
@@ -182,7 +268,7 @@ fn an_address_is_served_once_and_the_first_uri_has_it() {
         "/ 10.0.0.2|1+::1|1 100",
         "/ 10.0.0.3|1 100",
     ];
-    assert_eq!(assignment(&snapshot, 0, Variant::default()), expected);
+    assert_eq!(assignment(&snapshot, 0, Asker::default()), expected);
 }
 
 #[test]
@@ -201,7 +287,7 @@ fn weights_become_whole_numbers_that_any_sum_fits() {
             ..mk_at(&format!("10.0.0.{n}:1"))
         };
         let announcements: Vec<_> = weights.iter().enumerate().map(weighted).collect();
-        let lines = assignment(&mk_snapshot(&announcements), 0, Variant::default());
+        let lines = assignment(&mk_snapshot(&announcements), 0, Asker::default());
         let shown: Vec<u32> = lines
             .iter()
             .map(|line| line.rsplit_once(' ').unwrap().1.parse().unwrap())
@@ -221,7 +307,7 @@ fn a_partition_has_the_instances_that_name_it_with_their_weight_there() {
         on("10.0.0.2:1", &[(1, 0.0)]),
         on("10.0.0.3:1", &[(1, 1.0)]),
     ]);
-    let of = |d2_partition| assignment(&snapshot, d2_partition, Variant::default());
+    let of = |d2_partition| assignment(&snapshot, d2_partition, Asker::default());
     assert_eq!(of(0), ["/ 10.0.0.1|1 100"]);
     assert_eq!(of(1), ["/ 10.0.0.1|1 200", "/ 10.0.0.3|1 100"]);
     assert_eq!(of(2), Vec::<String>::new());
@@ -241,7 +327,7 @@ fn unhealthy_instances_are_left_out_for_grpc_marked_for_envoy_and_kept_where_hea
         },
     ]);
     assert_eq!(
-        assignment(&snapshot, 0, Variant::default()),
+        assignment(&snapshot, 0, Asker::default()),
         ["/ 10.0.0.1|1 100"]
     );
     let marked = [
@@ -254,7 +340,7 @@ fn unhealthy_instances_are_left_out_for_grpc_marked_for_envoy_and_kept_where_hea
 
     snapshot.fail_open = true;
     let all = ["1", "2", "3"].map(|n| format!("/ 10.0.0.{n}|1 100"));
-    assert_eq!(assignment(&snapshot, 0, Variant::default()), all);
+    assert_eq!(assignment(&snapshot, 0, Asker::default()), all);
     let all = all.map(|line| format!("{line} HEALTHY"));
     assert_eq!(assignment(&snapshot, 0, envoy()), all);
     assert_eq!(uris(&d2::uri_map(&snapshot)).len(), 3);
@@ -262,7 +348,7 @@ fn unhealthy_instances_are_left_out_for_grpc_marked_for_envoy_and_kept_where_hea
 
 #[test]
 fn a_cluster_without_instances_is_an_empty_list_under_its_name() {
-    let rendered = endpoints::load_assignment("c#3", &mk_snapshot(&[]), 3, Variant::default());
+    let rendered = endpoints::load_assignment("c#3", &mk_snapshot(&[]), 3, Asker::default());
     let message = endpoint::ClusterLoadAssignment::decode(&rendered.value[..]).unwrap();
     assert_eq!(message.cluster_name, "c#3");
     assert_eq!(message.endpoints, []);
@@ -337,7 +423,7 @@ fn an_announcement_that_cannot_be_read_costs_itself_only() {
     assert_eq!(d2::uri(&snapshot.instances[0]), None);
     assert_eq!(uris(&d2::uri_map(&snapshot)), ["grpc://10.0.0.2:1"]);
     assert_eq!(
-        assignment(&snapshot, 0, Variant::default()),
+        assignment(&snapshot, 0, Asker::default()),
         ["/ 10.0.0.2|1 100"]
     );
 }

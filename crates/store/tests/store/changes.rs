@@ -217,3 +217,50 @@ fn services_lead_where_their_definition_says() {
     assert_eq!(store.service_names(), []);
     assert_eq!(store.removed_services(), [service_name("s")]);
 }
+
+#[test]
+fn a_cluster_is_told_of_the_services_that_lead_to_it() {
+    let (store, _) = mk_store();
+    let mut log = store.writer(SourceSlot::Log).unwrap();
+    log.set_config_loaded();
+    let led_by = |cluster: &str| {
+        let names = store.services_leading_to(cluster);
+        names.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let touched = |changes: &waypost_store::ChangeSet| {
+        let touched = changes
+            .clusters
+            .iter()
+            .filter(|(_, change)| change.services);
+        touched
+            .map(|(name, _)| name.to_string())
+            .collect::<Vec<_>>()
+    };
+    // Before anything else is known of the cluster.
+    let changes = log.apply(NOW, [define_service("t", Some("c"))]);
+    assert_eq!(changes.clusters, [].into());
+    assert_eq!(store.find_stamp("c"), None);
+    log.apply(NOW, [up("c", "h", "h"), up("d", "h", "h")]);
+    assert_eq!(led_by("c"), ["c", "t"]);
+
+    let stamps = || ["c", "d"].map(|cluster| store.find_stamp(cluster).unwrap().services);
+    let mut before = stamps();
+    for (cluster, expected) in [
+        (Some("c"), ["c"].as_slice()),
+        (Some("d"), &["c", "d"]),
+        (Some("d"), &[]),
+        (None, &["d"]),
+    ] {
+        let changes = log.apply(NOW, [define_service("s", cluster)]);
+        assert_eq!(touched(&changes), expected, "{cluster:?}");
+        let after = stamps();
+        let moved = ["c", "d"].into_iter().zip(before.iter().zip(after));
+        let moved = moved.filter(|(_, (before, after))| *before != after);
+        let moved: Vec<_> = moved.map(|(name, _)| name).collect();
+        assert_eq!(moved, expected, "{cluster:?}");
+        before = after;
+    }
+    log.apply(NOW, [define_service("c", Some("d"))]);
+    assert_eq!(led_by("c"), ["t"]);
+    assert_eq!(led_by("d"), ["c", "d"]);
+}

@@ -48,6 +48,7 @@ pub(crate) const INSPECTOR: Inspector = Inspector {
                 .and_then(|p| u8::try_from(p).ok())
                 .unwrap_or(defaults.min_healthy_percent),
             d2_partition_count: numbers.next().and_then(Result::ok).unwrap_or(0),
+            ..defaults
         }
     },
 };

@@ -36,6 +36,8 @@ struct Served {
     visible: Vec<InstanceUri>,
     d2_partitions: Vec<i32>,
     leads_to: Option<String>,
+    /// Services with a definition that lead here.
+    led_by: Vec<String>,
 }
 
 impl Model {
@@ -123,6 +125,14 @@ impl Model {
                 .collect(),
             d2_partitions: d2_partitions.into_iter().collect(),
             leads_to,
+            led_by: CLUSTERS
+                .into_iter()
+                .filter(|service| {
+                    self.served((2, service, ""))
+                        .is_some_and(|to| to == cluster)
+                })
+                .map(str::to_owned)
+                .collect(),
         })
     }
 }
@@ -147,6 +157,11 @@ fn see(store: &Store, cluster: &str) -> Option<Served> {
         visible,
         d2_partitions: snapshot.d2_partitions,
         leads_to: store.leads_to(cluster).map(|c| c.to_string()),
+        led_by: store
+            .definitions_leading_to(cluster)
+            .iter()
+            .map(|d| d.name.to_string())
+            .collect(),
     })
 }
 
@@ -176,6 +191,7 @@ fn check_named(
         return Ok(());
     }
     prop_assert!(change.definition || before.definition == after.definition);
+    prop_assert!(change.services || before.led_by == after.led_by);
     prop_assert!(change.instances || before.instances == after.instances);
     prop_assert!(change.existence || before.d2_partitions == after.d2_partitions);
     prop_assert!(

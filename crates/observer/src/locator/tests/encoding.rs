@@ -9,14 +9,14 @@ use waypost_core::ResourceType::{
 };
 use waypost_core::{
     AddressFamily, Announcement, ClientKind, Health, Interest, ResourceLocator as _, ResourceName,
-    ResourceType, ResourceVersion, Subscriber, Timestamp, Variant,
+    ResourceType, ResourceVersion, StoreInput, Subscriber, Timestamp, Variant,
 };
 
 use super::super::Locator;
 use super::super::cache::{Cache, Source};
 use super::{NOW, announce, define_cluster, define_service, down, mk_locator, up};
 use crate::render::Rendered;
-use crate::render::testing::mk_announcement;
+use crate::render::testing::{mk_announcement, mk_service};
 
 #[test]
 fn a_resource_is_encoded_once_however_many_ask() {
@@ -151,6 +151,50 @@ fn changes_of_endpoints_never_change_what_routes_are_made_of() {
     writer.apply(NOW, [define_cluster("c", Some("{}"))]);
     assert_eq!(versions(), first);
 }
+
+#[test]
+fn a_cluster_is_made_anew_when_a_service_that_leads_to_it_changes_and_nothing_else_is() {
+    let (locator, mut writer) = mk_locator();
+    writer.apply(
+        NOW,
+        ["c", "d"].map(|cluster| up(cluster, "http://10.0.0.1:1")),
+    );
+    let find = |resource_type, name: &str| {
+        let found = locator.find(resource_type, name, Variant::default());
+        found.unwrap().version()
+    };
+    let versions = || ["c", "d"].map(|name| find(Cluster, name));
+    let others = || {
+        find(ClusterLoadAssignment, "c");
+        find(D2UriMap, "/d2/uris/c");
+        find(ResourceType::D2Node, "/d2/clusters/c");
+    };
+    let plain = versions();
+    others();
+    let define = |writer: &mut waypost_store::Writer, cluster: Option<&str>| {
+        let mut definition = mk_service("s", cluster.unwrap_or("c"), BOUNDED);
+        definition.stat.modified = NOW;
+        let value = cluster.map(|_| definition);
+        let name = waypost_core::ServiceName::parse("s").unwrap();
+        writer.apply(NOW, [StoreInput::Service { name, value }]);
+    };
+    define(&mut writer, Some("c"));
+    let [bounded, d] = versions();
+    assert_ne!(bounded, plain[0]);
+    assert_eq!(d, plain[1]);
+    define(&mut writer, Some("d"));
+    let [c, bounded] = versions();
+    assert_eq!(c, plain[0]);
+    assert_ne!(bounded, plain[1]);
+    define(&mut writer, None);
+    assert_eq!(versions(), plain);
+    let encodes = locator.encodes();
+    others();
+    assert_eq!(locator.encodes(), encodes);
+}
+
+/// A service that bounds requests to its cluster.
+const BOUNDED: &str = r#"{"transportClientProperties":{"http.maxConcurrentConnections":7}}"#;
 
 #[test]
 fn the_time_of_origin_is_that_of_the_news_and_none_where_something_left() {

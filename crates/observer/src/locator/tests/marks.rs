@@ -74,6 +74,7 @@ fn a_change_marks_the_resources_that_it_touches_and_no_others() {
             "a service",
             define_service("s", Some("c")),
             list(&[
+                "cds c",
                 "d2_name /d2/services/s",
                 "d2_node /d2/services/s",
                 "lds s",

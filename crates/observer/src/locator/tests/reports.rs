@@ -99,5 +99,5 @@ fn a_service_is_reported_with_the_cluster_that_it_leads_to() {
             row("s", true, vec![SourceSlot::Log])
         ]
     );
-    assert_eq!(report::services_of(store, "c"), names);
+    assert_eq!(store.services_leading_to("c"), names);
 }

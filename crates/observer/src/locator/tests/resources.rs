@@ -375,7 +375,7 @@ fn served_bytes_are_those_of_the_release_before() {
     let (locator, mut writer) = mk_locator();
     writer.apply(NOW, fleet());
     let cases = [
-        (Cluster, "a", "f6e69f0e67c57ce2"),
+        (Cluster, "a", "a71ce520d109977a"),
         (ClusterLoadAssignment, "a", "ab2380d594dbb24a"),
         (ClusterLoadAssignment, "p#1", "e028c9828ac7d75f"),
         (Listener, "reads", "e3a59f708353456d"),

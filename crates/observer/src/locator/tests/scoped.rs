@@ -160,14 +160,16 @@ fn only_what_touches_its_services_is_told() {
     let routes = &*format!("rds {OUTBOUND}");
     let steps = [
         (define_service("s", Some("c")), vec!["cds c", routes]),
-        (define_cluster("c", Some("{}")), vec!["cds c"]),
+        // Whether others get copies of its requests is in the routes.
+        (define_cluster("c", Some("{}")), vec!["cds c", routes]),
         (
             define_service("s", Some("d")),
             vec!["cds c", "cds d", routes],
         ),
-        (redefine_service("s", "d"), vec![routes]),
+        // What it says is told in its cluster too.
+        (redefine_service("s", "d"), vec!["cds d", routes]),
         (define_cluster("c", Some("{ }")), vec![]),
-        (define_cluster("d", Some("{}")), vec!["cds d"]),
+        (define_cluster("d", Some("{}")), vec!["cds d", routes]),
         (up("d", "http://10.0.0.2:1"), vec![]),
         (define_cluster("other", Some("{}")), vec![]),
         (up("new", A), vec![]),
@@ -176,7 +178,9 @@ fn only_what_touches_its_services_is_told() {
     ];
     for (step, (input, expected)) in steps.into_iter().enumerate() {
         writer.apply(NOW, [input]);
-        assert_eq!(marks.take(), expected, "step {step}");
+        let mut told = marks.take();
+        told.dedup();
+        assert_eq!(told, expected, "step {step}");
     }
     for (resource_type, interest, token) in tokens {
         view.unsubscribe(resource_type, &interest, token);
@@ -184,6 +188,42 @@ fn only_what_touches_its_services_is_told() {
     for resource_type in ResourceType::ALL {
         assert_eq!(locator.subscribers().count(resource_type), 0);
     }
+}
+
+#[test]
+fn clusters_that_get_copies_of_requests_are_the_scopes_too() {
+    let (locator, mut writer) = mk_locator();
+    writer.apply(
+        NOW,
+        [up("c", A), up("dark", A), define_service("s", Some("c"))],
+    );
+    let view = view(&locator, &["s"]);
+    let marks = Arc::new(Marks::default());
+    view.subscribe(Cluster, &Interest::Wildcard, marks.clone());
+    let copies = || {
+        let config: Option<RoutesMessage> =
+            decode(&*view, RouteConfiguration, OUTBOUND, Delivery::Aggregated);
+        let host = config.unwrap().virtual_hosts.remove(0);
+        host.routes.len() - 1
+    };
+    assert_eq!(
+        (members(&*view, Cluster), copies()),
+        (vec!["c".to_owned()], 0)
+    );
+    let mirrored = r#"{"darkClusters":{"dark":{"multiplier":1,"mirrored_by_callers":true}}}"#;
+    writer.apply(NOW, [define_cluster("c", Some(mirrored))]);
+    assert_eq!(marks.take(), ["cds c", "cds dark"]);
+    assert_eq!(members(&*view, Cluster), ["c", "dark"]);
+    assert!(view.is_member(Cluster, "dark", envoy(Delivery::Aggregated)));
+    assert_eq!(copies(), 1);
+    writer.apply(NOW, [define_cluster("dark", Some("{}"))]);
+    assert_eq!(marks.take(), ["cds dark"]);
+    writer.apply(NOW, [define_cluster("c", None)]);
+    assert_eq!(marks.take(), ["cds c", "cds dark"]);
+    assert_eq!(
+        (members(&*view, Cluster), copies()),
+        (vec!["c".to_owned()], 0)
+    );
 }
 
 #[test]
