@@ -17,10 +17,10 @@ from google.protobuf.wrappers_pb2 import StringValue
 METHOD = "/waypost.test.Greeter/Hello"
 
 
-async def worker(call, out, pace, deadline, stop):
-    """One call at a time, one start every `pace` seconds at most."""
+async def worker(call, out, pace, deadline, stop, rest):
+    """One call at a time, one start every `pace` seconds at most, the first after `rest` seconds."""
     first = True
-    while not stop.is_set():
+    while not await is_set_within(stop, rest):
         began, record = time.time(), {}
         try:
             answer = await call(StringValue(), timeout=deadline)
@@ -32,11 +32,15 @@ async def worker(call, out, pace, deadline, stop):
             print("called", flush=True)
             first = False
         rest = began + pace - time.time()
-        if rest > 0:
-            try:
-                await asyncio.wait_for(stop.wait(), rest)
-            except asyncio.TimeoutError:
-                pass
+
+
+async def is_set_within(event, seconds):
+    if seconds > 0:
+        try:
+            await asyncio.wait_for(event.wait(), seconds)
+        except asyncio.TimeoutError:
+            pass
+    return event.is_set()
 
 
 async def main(args):
@@ -55,8 +59,10 @@ async def main(args):
             except grpc.aio.AioRpcError as error:
                 raise SystemExit(f"no first answer: {error.code().name}: {error.details()}")
             pace = args.concurrency / args.rate
+            # One after the other: together they would call in bursts, with nothing in flight between.
+            starts = (number / args.rate for number in range(args.concurrency))
             await asyncio.gather(
-                *(worker(call, out, pace, args.deadline, stop) for _ in range(args.concurrency))
+                *(worker(call, out, pace, args.deadline, stop, start) for start in starts)
             )
 
 

@@ -20,8 +20,14 @@ use crate::figures::Figures;
 use crate::fleet::{CLUSTER, announcement, pool_to_gateways, uri};
 use crate::look;
 
-/// How long each instance takes to answer, so that there is always something in flight.
-const ANSWER_TAKES: Duration = Duration::from_millis(10);
+/// How long each instance takes to answer: with [`LOAD`] ten calls are in flight at any time, so that one
+/// that stops too early fails some.
+const ANSWER_TAKES: Duration = Duration::from_millis(50);
+/// What the client does.
+const LOAD: Load = Load {
+    rate: 200.0,
+    concurrency: 16,
+};
 /// How often the client goes round its list before an instance that is not called meanwhile counts as
 /// left: it takes all in turn.
 const ROUNDS: usize = 3;
@@ -103,12 +109,8 @@ impl Stage {
             "a client ({language:?}) calls with what `waypost bootstrap grpc` prints"
         ));
         let bootstrap = bootstrap(dev.listen(), folder).await?;
-        let load = Load {
-            rate: 200.0,
-            concurrency: 8,
-        };
         let started = now();
-        let clients = Clients::start_in(language, 1, load, &bootstrap, folder).await?;
+        let clients = Clients::start_in(language, 1, LOAD, &bootstrap, folder).await?;
         figures.add(
             "first answer after the client's start",
             format_args!("{:.2} s", now() - started),

@@ -74,26 +74,32 @@ func call(args []string) error {
 		return fmt.Errorf("no first answer: %w", err)
 	}
 	var workers sync.WaitGroup
-	for range *concurrency {
-		workers.Go(func() { c.work(stop) })
+	for number := range *concurrency {
+		// One after the other: together they would call in bursts, with nothing in flight between.
+		first := c.pace * time.Duration(number) / time.Duration(*concurrency)
+		workers.Go(func() { c.work(stop, first) })
 	}
 	workers.Wait()
 	return nil
 }
 
-// work makes one call at a time.
-func (c *caller) work(stop context.Context) {
-	for stop.Err() == nil {
+// work makes one call at a time, the first after rest.
+func (c *caller) work(stop context.Context, rest time.Duration) {
+	for {
+		select {
+		case <-stop.Done():
+		case <-time.After(rest):
+		}
+		if stop.Err() != nil {
+			return
+		}
 		began := time.Now()
 		by, err := c.hello(c.deadline)
 		c.write(began, by, err)
 		if err == nil {
 			c.first.Do(func() { fmt.Println("called") })
 		}
-		select {
-		case <-stop.Done():
-		case <-time.After(c.pace - time.Since(began)):
-		}
+		rest = c.pace - time.Since(began)
 	}
 }
 

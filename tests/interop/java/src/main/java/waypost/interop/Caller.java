@@ -53,7 +53,9 @@ final class Caller {
     }
     List<Thread> workers = new ArrayList<>();
     for (int i = 0; i < concurrency; i++) {
-      workers.add(new Thread(caller::work));
+      // One after the other: together they would call in bursts, with nothing in flight between.
+      long first = caller.paceNanos * i / concurrency;
+      workers.add(new Thread(() -> caller.work(first)));
     }
     // A machine that was asked to end by a signal says so in its exit code, unless it is halted.
     Runtime.getRuntime()
@@ -77,10 +79,9 @@ final class Caller {
     paceNanos = nanos(concurrency / flags.number("--rate", 100));
   }
 
-  /** Makes one call at a time. */
-  private void work() {
+  /** Makes one call at a time, the first after {@code rest} nanoseconds. */
+  private void work(long rest) {
     try {
-      long rest = 0;
       while (!stop.await(Math.max(0, rest), TimeUnit.NANOSECONDS)) {
         long began = System.nanoTime();
         callOnce();
