@@ -350,7 +350,12 @@ impl ClusterState {
         if old == new {
             return;
         }
+        let banned_before = self.facts.banned_uris.take();
         self.facts = new.as_deref().map(cx.inspector.cluster).unwrap_or_default();
+        if self.facts.banned_uris != banned_before {
+            self.stamp.instances = cx.generation;
+            change.instances = true;
+        }
         self.stamp.definition = cx.generation;
         change.definition = true;
         change.d2_partitions.extend(partitions);

@@ -42,6 +42,18 @@ pub struct ClusterFacts {
     /// Clusters that get copies of requests to this one from whoever calls it, in name order. None for
     /// nearly all.
     pub mirrors: Option<Arc<[ClusterName]>>,
+    /// URIs of instances that get no traffic, in order; D2 clients see to that themselves. None for nearly
+    /// all.
+    pub banned_uris: Option<Arc<[Box<str>]>>,
+}
+
+impl ClusterFacts {
+    /// Whether an instance gets no traffic.
+    #[must_use]
+    pub fn is_banned(&self, uri: &str) -> bool {
+        let banned = self.banned_uris.as_deref();
+        banned.is_some_and(|banned| banned.binary_search_by(|held| (**held).cmp(uri)).is_ok())
+    }
 }
 
 impl Default for ClusterFacts {
@@ -50,6 +62,7 @@ impl Default for ClusterFacts {
             min_healthy_percent: MIN_HEALTHY_PERCENT_DEFAULT,
             d2_partition_count: 0,
             mirrors: None,
+            banned_uris: None,
         }
     }
 }

@@ -40,7 +40,8 @@ pub fn load_assignment(
     let mut seen = HashSet::new();
     let mut newest = Timestamp::default();
     for instance in &cluster.instances {
-        if asker.client != ClientKind::Envoy && !cluster.is_visible(instance) {
+        let is_hidden = asker.client != ClientKind::Envoy && !cluster.is_visible(instance);
+        if is_hidden || cluster.facts.is_banned(instance.uri.as_str()) {
             continue;
         }
         let Some(announcement) = read_announcement(instance) else {

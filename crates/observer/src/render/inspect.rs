@@ -1,6 +1,7 @@
 //! What the store asks of announcements and definitions.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -72,7 +73,7 @@ fn overlay(value: &[u8], above: &Override) -> Bytes {
 
 /// Reads `min_healthy_percent` (a property of ours, hence not in D2's spelling) and
 /// `partitionProperties.partitionCount` (rest.li `ClusterPropertiesJsonSerializer`). What is not
-/// there or cannot be read has its default. Mirrors are those of `darkClusters`.
+/// there or cannot be read has its default. Mirrors are those of `darkClusters`, bans those of `bannedUris`.
 fn inspect_cluster(definition: &ClusterDefinition) -> ClusterFacts {
     let mut facts = ClusterFacts::default();
     let Ok(document) = serde_json::from_slice::<serde_json::Value>(&definition.document) else {
@@ -86,14 +87,22 @@ fn inspect_cluster(definition: &ClusterDefinition) -> ClusterFacts {
         let max = u32::try_from(D2_PARTITIONS_MAX).unwrap_or(u32::MAX);
         facts.d2_partition_count = u32::try_from(count).unwrap_or(max).min(max);
     }
-    if document.get("darkClusters").is_some() {
-        let mirrors = ClusterProperties::read(Some(definition))
-            .mirrors
-            .into_iter();
-        let mirrors: Vec<_> = mirrors.map(|mirror| mirror.cluster).collect();
-        facts.mirrors = (!mirrors.is_empty()).then(|| mirrors.into());
+    let has = |property| document.get(property).is_some();
+    if has("darkClusters") || has("bannedUris") {
+        let properties = ClusterProperties::read(Some(definition));
+        let mirrors = properties.mirrors.into_iter().map(|mirror| mirror.cluster);
+        let banned = properties
+            .banned_uris
+            .into_iter()
+            .map(String::into_boxed_str);
+        facts.mirrors = some(mirrors.collect());
+        facts.banned_uris = some(banned.collect());
     }
     facts
+}
+
+fn some<T>(list: Vec<T>) -> Option<Arc<[T]>> {
+    (!list.is_empty()).then(|| list.into())
 }
 
 /// A number, or a number in a string, as D2's own tools write both.
@@ -202,6 +211,7 @@ mod tests {
                 min_healthy_percent,
                 d2_partition_count,
                 mirrors: None,
+                banned_uris: None,
             };
             let definition = mk_cluster("c", document, DefinitionStat::default());
             assert_eq!(inspect_cluster(&definition), facts, "{document}");

@@ -347,6 +347,21 @@ fn unhealthy_instances_are_left_out_for_grpc_marked_for_envoy_and_kept_where_hea
 }
 
 #[test]
+fn a_banned_instance_is_left_out_for_grpc_and_envoy_and_d2_clients_see_to_it_themselves() {
+    let mut snapshot = mk_snapshot(&[mk_at("10.0.0.1:1"), mk_at("10.0.0.2:1")]);
+    snapshot.facts.banned_uris = Some(["grpc://10.0.0.1:1".into()].into());
+    assert_eq!(
+        assignment(&snapshot, 0, Asker::default()),
+        ["/ 10.0.0.2|1 100"]
+    );
+    assert_eq!(
+        assignment(&snapshot, 0, envoy()),
+        ["/ 10.0.0.2|1 100 HEALTHY"]
+    );
+    assert_eq!(uris(&d2::uri_map(&snapshot)).len(), 2);
+}
+
+#[test]
 fn a_cluster_without_instances_is_an_empty_list_under_its_name() {
     let rendered = endpoints::load_assignment("c#3", &mk_snapshot(&[]), 3, Asker::default());
     let message = endpoint::ClusterLoadAssignment::decode(&rendered.value[..]).unwrap();

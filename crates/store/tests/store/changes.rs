@@ -264,3 +264,29 @@ fn a_cluster_is_told_of_the_services_that_lead_to_it() {
     assert_eq!(led_by("c"), ["t"]);
     assert_eq!(led_by("d"), ["c", "d"]);
 }
+
+#[test]
+fn a_ban_changes_the_instances_for_those_who_do_not_see_to_it_themselves() {
+    let (store, _) = mk_store();
+    let mut log = store.writer(SourceSlot::Log).unwrap();
+    log.set_config_loaded();
+    log.apply(NOW, [up("c", "h", "h"), define_cluster("c", Some("50 0"))]);
+    for (document, instances) in [
+        (Some("50 0 http://h:1"), true),
+        (Some("60 0 http://h:1"), false),
+        (Some("60 0 http://i:1"), true),
+        (None, true),
+    ] {
+        let before = store.find_stamp("c").unwrap().instances;
+        let changes = log.apply(NOW, [define_cluster("c", document)]);
+        let change = &changes.clusters[&cluster_name("c")];
+        assert_eq!(change.instances, instances, "{document:?}");
+        // D2 clients are told the same instances.
+        assert_eq!(change.visible, BTreeSet::new());
+        let after = store.find_stamp("c").unwrap().instances;
+        assert_eq!(before != after, instances, "{document:?}");
+        let facts = store.find_cluster("c").unwrap().facts;
+        let is_banned = document.is_some_and(|text| text.ends_with("h:1"));
+        assert_eq!(facts.is_banned("http://h:1"), is_banned);
+    }
+}

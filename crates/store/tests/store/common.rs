@@ -48,6 +48,7 @@ pub(crate) const INSPECTOR: Inspector = Inspector {
                 .and_then(|p| u8::try_from(p).ok())
                 .unwrap_or(defaults.min_healthy_percent),
             d2_partition_count: numbers.next().and_then(Result::ok).unwrap_or(0),
+            banned_uris: text.split(' ').nth(2).map(|uri| [uri.into()].into()),
             ..defaults
         }
     },
@@ -155,7 +156,7 @@ pub(crate) fn set(cluster: &str, host: &str, effect: Option<OverrideEffect>) -> 
     }
 }
 
-/// `document` is the percentage of healthy instances and the number of D2 partitions.
+/// `document` is the percentage of healthy instances, the number of D2 partitions and a URI that is banned.
 pub(crate) fn define_cluster(name: &str, document: Option<&str>) -> StoreInput {
     StoreInput::Cluster {
         name: cluster_name(name),

@@ -71,6 +71,11 @@ fn a_change_marks_the_resources_that_it_touches_and_no_others() {
             list(&["cds c", "d2_node /d2/clusters/c"]),
         ),
         (
+            "an instance is banned",
+            define_cluster("c", Some(r#"{"bannedUris":["http://d:1","http://a:1"]}"#)),
+            list(&["cds c", "d2_node /d2/clusters/c", "eds c"]),
+        ),
+        (
             "a service",
             define_service("s", Some("c")),
             list(&[

@@ -20,6 +20,8 @@ pub(crate) struct ClusterProperties {
     pub(crate) outlier_detection: Option<OutlierDetection>,
     /// `sslSessionValidationStrings`: names of which the instances' certificates have one.
     pub(crate) peer_names: Vec<String>,
+    /// `bannedUris`: instances that get no traffic, in order.
+    pub(crate) banned_uris: Vec<String>,
     /// `darkClusters` of which a property of Waypost's own says that callers send them copies
     /// (`mirrored_by_callers`), in name order. Without it the servers do, as rest.li's have it.
     pub(crate) mirrors: Vec<Mirror>,
@@ -72,6 +74,7 @@ impl ClusterProperties {
             peer_names: reader
                 .read("/sslSessionValidationStrings", texts)
                 .unwrap_or_default(),
+            banned_uris: banned_uris(&mut reader),
             mirrors: mirrors(&mut reader),
             load_reports: reader.read("/load_reports", flag).unwrap_or(false),
             left_out: reader.finish(),
@@ -154,6 +157,13 @@ fn policy(reader: &mut Reader, config: &str) -> Option<Policy> {
     let why = "expected one of ringHashLbConfig, leastRequestLbConfig, roundRobinLbConfig";
     reader.leave_out(config, why);
     None
+}
+
+fn banned_uris(reader: &mut Reader) -> Vec<String> {
+    let mut banned = reader.read("/bannedUris", texts).unwrap_or_default();
+    banned.sort_unstable();
+    banned.dedup();
+    banned
 }
 
 /// A `multiplier` of more than 1 is all requests once: a proxy makes one copy.
