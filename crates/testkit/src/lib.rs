@@ -11,6 +11,7 @@ pub mod grpc;
 pub mod http;
 pub mod kafka;
 pub mod limits;
+pub mod memory;
 pub mod parts;
 pub mod ports;
 pub mod probe;

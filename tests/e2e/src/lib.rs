@@ -9,6 +9,7 @@ pub mod client_grpc;
 pub mod client_rust;
 pub mod clients;
 pub mod clock;
+pub mod conformance;
 pub mod crash_loop;
 pub mod embedded_main_job;
 pub mod figures;
@@ -19,6 +20,7 @@ pub mod log_scenarios;
 pub mod look;
 pub mod mass_silence;
 pub mod protocol_core;
+pub mod protocol_limits;
 pub mod replica_digest;
 
 use std::pin::Pin;
@@ -78,6 +80,20 @@ pub const PROOFS: &[Proof] = &[
         needs: "nothing",
         takes: ("1 min", "1 min"),
         run: |form, figures| Box::pin(protocol_core::prove(form, figures)),
+    },
+    Proof {
+        name: "conformance",
+        shows: "every case of the conformance suite, in its variants, with a count by rule; no rule is forgotten",
+        needs: "nothing",
+        takes: ("30 s", "30 s"),
+        run: |form, figures| Box::pin(conformance::prove(form, figures)),
+    },
+    Proof {
+        name: "protocol-limits",
+        shows: "1,000 requests at once, 20,000 hosts through a glob, 100,000 clients that come and go",
+        needs: "nothing",
+        takes: ("10 min", "40 s"),
+        run: |form, figures| Box::pin(protocol_limits::prove(form, figures)),
     },
     Proof {
         name: "crash-loop",

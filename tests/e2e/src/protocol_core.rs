@@ -9,30 +9,21 @@ mod delta;
 mod sotw;
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use tokio::task::JoinSet;
 use waypost_announcer::{Announcer, AnnouncerPool};
-use waypost_conformance::case::read_all;
-use waypost_conformance::engine::EngineTarget;
-use waypost_conformance::play::play;
 use waypost_core::{Announcement, ClusterName, InstanceUri, Timestamp};
-use waypost_testkit::parts::source_root;
 use waypost_testkit::ports::free_addr;
 use waypost_testkit::probe::{DeltaProbe, SotwProbe, connect, mk_node};
 use waypost_testkit::waypost::{Server, ServerConfig};
 
-use crate::Form;
 use crate::figures::Figures;
 use crate::fleet::{HEARTBEAT, TTL, pool_to_gateways};
+use crate::{Form, conformance};
 
-/// Longest that a case may take.
-const CASE_MAX: Duration = Duration::from_secs(120);
-/// Cases that are played at a time.
-const AT_A_TIME: usize = 16;
+/// Longest that a start may take.
+const START_MAX: Duration = Duration::from_secs(120);
 /// How long nothing may come: longer than a heartbeat, so that one is among it.
 const QUIET: Duration = Duration::from_secs(4);
 
@@ -42,7 +33,7 @@ const QUIET: Duration = Duration::from_secs(4);
 /// It does not hold, or could not be carried out.
 pub async fn prove(_form: Form, figures: &mut Figures) -> anyhow::Result<()> {
     figures.step("every conformance case, in its variants, against the engine");
-    play_all(figures).await?;
+    conformance::play_all(figures).await?;
 
     figures.step("what clients live on, in both variants, against `waypost dev`");
     let folder = tempfile::tempdir()?;
@@ -60,60 +51,13 @@ pub async fn prove(_form: Form, figures: &mut Figures) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Plays every case and adds the counts.
-async fn play_all(figures: &mut Figures) -> anyhow::Result<()> {
-    let cases = read_all(&source_root().join(Path::new("tests/conformance/cases")))?;
-    let mut by_rule: BTreeMap<String, usize> = BTreeMap::new();
-    let mut failures = Vec::new();
-    let permits = Arc::new(tokio::sync::Semaphore::new(AT_A_TIME));
-    let mut plays = JoinSet::new();
-    for case in cases.into_iter().map(Arc::new) {
-        for variant in case.variants.clone() {
-            let (case, permits) = (Arc::clone(&case), Arc::clone(&permits));
-            plays.spawn(async move {
-                let _permit = permits.acquire_owned().await;
-                let played = async {
-                    let target = EngineTarget::start(&case.with)?;
-                    play(&case, variant, &target).await
-                };
-                let outcome = tokio::time::timeout(CASE_MAX, played).await;
-                let outcome = outcome
-                    .map_err(anyhow::Error::from)
-                    .and_then(std::convert::identity);
-                (case, variant, outcome)
-            });
-        }
-    }
-    while let Some(played) = plays.join_next().await {
-        let (case, variant, outcome) = played?;
-        *by_rule.entry(case.rule_id().to_owned()).or_default() += 1;
-        if let Err(error) = outcome {
-            failures.push(format!(
-                "{} ({}): {}\n  {error:#}",
-                case.id,
-                variant.word(),
-                case.rule
-            ));
-        }
-    }
-    let counts: Vec<String> = by_rule
-        .iter()
-        .map(|(rule, count)| format!("{rule}:{count}"))
-        .collect();
-    figures.add("cases played, by rule", counts.join(" "));
-    figures.add("cases played", by_rule.values().sum::<usize>());
-    figures.add("cases failed", failures.len());
-    ensure!(failures.is_empty(), "{}", failures.join("\n"));
-    Ok(())
-}
-
 /// A fresh Observer without its log refuses streams of both variants before any response.
 async fn not_loaded() -> anyhow::Result<()> {
     let nobody = free_addr().to_string();
     let observer = ServerConfig::observer(&nobody, "waypost").spawn()?;
     let address = observer.listen().to_string();
     let connected = || async { connect(&address).await };
-    let channel = waypost_testkit::wait::eventually("a port", CASE_MAX, connected).await?;
+    let channel = waypost_testkit::wait::eventually("a port", START_MAX, connected).await?;
     let refused = |outcome: anyhow::Error| -> anyhow::Result<()> {
         let status = outcome
             .downcast_ref::<tonic::Status>()

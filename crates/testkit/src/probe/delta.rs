@@ -260,6 +260,8 @@ fn check(response: &DeltaDiscoveryResponse) -> anyhow::Result<()> {
         anyhow::ensure!(!name.is_empty(), "a resource without a name");
         anyhow::ensure!(!resource.version.is_empty(), "{name} has no version");
         anyhow::ensure!(names.insert(name), "{name} is in one response twice");
+        // A resource with a time-to-live would vanish with its Observer.
+        anyhow::ensure!(resource.ttl.is_none(), "{name} has a time-to-live");
         let type_url = resource.resource.as_ref().map(|any| any.type_url.as_str());
         anyhow::ensure!(
             type_url == Some(&response.type_url),
