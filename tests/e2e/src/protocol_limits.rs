@@ -51,7 +51,7 @@ pub async fn prove(form: Form, figures: &mut Figures) -> anyhow::Result<()> {
     cycles::check(&server, form.pick(100_000, 3_000), figures).await
 }
 
-/// Announces hosts; returns when the log has them all.
+/// Announces hosts; returns when all are served.
 async fn announce(pool: &AnnouncerPool, hosts: usize) -> anyhow::Result<Vec<Announcer>> {
     let mut announcers = Vec::with_capacity(hosts);
     for host in 0..hosts {
@@ -63,7 +63,7 @@ async fn announce(pool: &AnnouncerPool, hosts: usize) -> anyhow::Result<Vec<Anno
         announcers.push(announcer);
     }
     for announcer in &announcers {
-        announcer.settled().await?;
+        announcer.judged().await?;
     }
     Ok(announcers)
 }

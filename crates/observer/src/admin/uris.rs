@@ -9,6 +9,7 @@ use waypost_admin_api::{
 use waypost_core::announcement::effective_ttl;
 use waypost_core::{Announcement, Health, InstanceKey, Offset, SourceSlot};
 use waypost_fold::{Confirmation, Expiry, InstanceView, Refusal};
+use waypost_store::ServedInstance;
 
 use super::error::ApiError;
 use super::page::PageQuery;
@@ -21,13 +22,17 @@ pub(super) async fn uris(
     RawQuery(query): RawQuery,
 ) -> Result<Json<Page<UriView>>, ApiError> {
     let query = PageQuery::read(query.as_deref())?;
-    let found = report::find_cluster(state.store(), &cluster).ok_or_else(|| {
+    let found = state.store().find_cluster(&cluster).ok_or_else(|| {
         state.no_such(format!(
             "no cluster {cluster:?} is known; `waypost get clusters` lists those that are"
         ))
     })?;
-    let cursor = |i: &InstanceReport| i.announcement.uri.to_string();
-    let page = query.cut(found.instances, cursor, |report| Some(report.clone()));
+    // A large cluster is asked for page by page: only what is on this one is read and reported.
+    let cursor = |instance: &ServedInstance| instance.uri.to_string();
+    let instances = found.instances.clone();
+    let page = query.cut(instances, cursor, |instance| {
+        report::find_instance(state.store(), &found, instance)
+    });
     Ok(Json(Page {
         items: views(&state, page.items).await?,
         next: page.next,

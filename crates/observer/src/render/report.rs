@@ -7,7 +7,7 @@ use waypost_core::{
     AddressFamily, Announcement, ClusterDefinition, ClusterName, Health, Override,
     ServiceDefinition, ServiceName, SourceSlot,
 };
-use waypost_store::{ServedInstance, ServiceState, Store};
+use waypost_store::{ClusterSnapshot, ServedInstance, ServiceState, Store};
 
 use super::{endpoints, read_announcement};
 
@@ -126,15 +126,7 @@ pub fn find_cluster(store: &Store, name: &str) -> Option<ClusterReport> {
             Health::Draining => health.draining += 1,
             Health::Unhealthy => health.unhealthy += 1,
         }
-        if let Some(announcement) = read_announcement(instance) {
-            instances.push(InstanceReport {
-                sources: store.instance_sources(name, instance.uri.as_str()),
-                is_visible: snapshot.is_visible(instance),
-                addresses: endpoints::addresses(&announcement, AddressFamily::Both),
-                overridden: find_override(store, name, instance),
-                announcement,
-            });
-        }
+        instances.extend(find_instance(store, &snapshot, instance));
     }
     Some(ClusterReport {
         sources: store.cluster_sources(name),
@@ -146,6 +138,24 @@ pub fn find_cluster(store: &Store, name: &str) -> Option<ClusterReport> {
         min_healthy_percent: snapshot.facts.min_healthy_percent,
         is_fail_open: snapshot.fail_open,
         d2_partitions: snapshot.d2_partitions,
+    })
+}
+
+/// Reports one instance of a cluster, or `None` if what it announces cannot be read.
+#[must_use]
+pub fn find_instance(
+    store: &Store,
+    cluster: &ClusterSnapshot,
+    instance: &ServedInstance,
+) -> Option<InstanceReport> {
+    let announcement = read_announcement(instance)?;
+    let name = cluster.name.as_str();
+    Some(InstanceReport {
+        sources: store.instance_sources(name, instance.uri.as_str()),
+        is_visible: cluster.is_visible(instance),
+        addresses: endpoints::addresses(&announcement, AddressFamily::Both),
+        overridden: find_override(store, name, instance),
+        announcement,
     })
 }
 
