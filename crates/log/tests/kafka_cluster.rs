@@ -128,6 +128,26 @@ async fn until_appended(log: &KafkaLog, key: &str) -> Appended {
         .unwrap()
 }
 
+/// As [`until_appended`], and no record may be given up first: librdkafka keeps one until its time is
+/// over if it thinks that it knows where it belongs.
+async fn until_appended_without_giving_up(log: &KafkaLog, key: &str) {
+    let given_up = std::sync::Mutex::new(Vec::new());
+    let append = || async {
+        let appended = log.append(mk_record(key, "v")).await;
+        if let Err(error) = &appended
+            && error.to_string().contains("not acknowledged within")
+        {
+            given_up.lock().unwrap().push(error.to_string());
+        }
+        Ok(appended?)
+    };
+    eventually("an append works", DEADLINE, append)
+        .await
+        .unwrap();
+    let given_up = given_up.into_inner().unwrap();
+    assert!(given_up.is_empty(), "{given_up:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_is_killed_under_load_costs_nothing_acknowledged() {
     let mut cluster = cluster().await;
@@ -214,25 +234,8 @@ async fn a_topic_made_anew_on_another_broker_under_load_is_read_and_written_by_h
         other.append(in_one.clone()).await.unwrap();
     }
     let began = Instant::now();
-    // No record may be given up first: librdkafka would keep it until its time is over.
-    let given_up = std::sync::Mutex::new(Vec::new());
-    let append = || async {
-        let appended = log.append(mk_record("after", "v")).await;
-        if let Err(error) = &appended {
-            given_up.lock().unwrap().push(error.to_string());
-        }
-        Ok(appended?)
-    };
-    eventually("an append works", DEADLINE, append)
-        .await
-        .unwrap();
+    until_appended_without_giving_up(&log, "after").await;
     println!("written again after {:?}", began.elapsed());
-    let given_up = given_up.into_inner().unwrap();
-    let given_up: Vec<_> = given_up
-        .iter()
-        .filter(|error| error.contains("not acknowledged within"))
-        .collect();
-    assert!(given_up.is_empty(), "{given_up:?}");
     let at_once = timeout(Duration::from_secs(3), log.append(in_one)).await;
     at_once.expect("the new handle works").unwrap();
     load.stop().await;

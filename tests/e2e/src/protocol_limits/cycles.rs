@@ -17,8 +17,10 @@ use crate::look;
 
 /// Clients at a time.
 const AT_A_TIME: usize = 16;
-/// Growth of memory that is no leak, in percent of what it was after the first tenth: the allocator
-/// does not give back every page.
+/// Clients after which the server has as many buffers and pages as it will ever need for so many.
+const WARM_UP_MAX: usize = 10_000;
+/// Growth of memory that is no leak, in percent of what it was after the warm-up: the allocator does
+/// not give back every page.
 const GROWTH_PERCENT_MAX: u64 = 5;
 /// How long the server may take to give back what the last clients held.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
@@ -29,24 +31,25 @@ struct Held {
     open_files: usize,
 }
 
-/// Lets clients come and go, and compares what the server holds after the first tenth of them with
-/// what it holds in the end.
+/// Lets clients come and go, and compares what the server holds after the first of them with what it
+/// holds in the end.
 pub(super) async fn check(
     server: &Server,
     cycles: usize,
     figures: &mut Figures,
 ) -> anyhow::Result<()> {
     let address = server.listen().to_string();
-    run(&address, cycles / 10).await?;
+    let warm_up = WARM_UP_MAX.min(cycles / 3);
+    run(&address, warm_up).await?;
     let before = when_empty(server, None).await?;
-    run(&address, cycles - cycles / 10).await?;
+    run(&address, cycles - warm_up).await?;
     let after = when_empty(server, Some(&before)).await;
     let now = resident_bytes(server.process.pid())?;
     figures.add("clients that came and went", cycles);
     figures.add(
         "memory",
         format_args!(
-            "{} KiB after the first tenth, {} KiB after all (at most {GROWTH_PERCENT_MAX} % more)",
+            "{} KiB after the first {warm_up}, {} KiB after all (at most {GROWTH_PERCENT_MAX} % more)",
             before.resident_bytes / 1024,
             now / 1024
         ),
