@@ -1,5 +1,9 @@
 //! What an Envoy is given is accepted by Envoy itself: the file that `waypost bootstrap envoy` prints,
 //! and what becomes of D2 properties. gRPC is given the latter too.
+#![expect(
+    clippy::unwrap_used,
+    reason = "tests; helpers beside them are not recognised as such"
+)]
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
