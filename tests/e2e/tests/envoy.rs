@@ -18,6 +18,7 @@ use waypost_e2e::fleet::{Fleet, announcement, pool_to_gateways};
 use waypost_e2e::look;
 use waypost_testkit::caller::Load;
 use waypost_testkit::envoy::Envoy;
+use waypost_testkit::grpc::Language;
 use waypost_testkit::http::{HttpLoad, HttpServer};
 use waypost_testkit::ports::free_addr;
 use waypost_testkit::wait::eventually;
@@ -207,25 +208,28 @@ async fn envoy_takes_what_becomes_of_every_d2_property() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn grpc_takes_what_becomes_of_every_d2_property() {
-    let folder = tempfile::tempdir().unwrap();
-    let dev = start_dev(folder.path()).await;
-    let pool = pool_to_gateways(&[dev.listen().to_string()]).unwrap();
-    let fleet = Fleet::announce(&pool, 2).await.unwrap();
-    apply(&dev, PROPERTIES, "greeter", folder.path()).await;
+async fn grpc_in_every_language_takes_what_becomes_of_every_d2_property() {
+    for language in [Language::Python, Language::Go, Language::Java] {
+        let folder = tempfile::tempdir().unwrap();
+        let dev = start_dev(folder.path()).await;
+        let pool = pool_to_gateways(&[dev.listen().to_string()]).unwrap();
+        let fleet = Fleet::announce(&pool, 2).await.unwrap();
+        apply(&dev, PROPERTIES, "greeter", folder.path()).await;
 
-    let file = bootstrap(dev.listen(), folder.path()).await.unwrap();
-    let clients = Clients::start(1, LOAD, &file, folder.path()).await.unwrap();
-    let responses = acked(dev.admin(), "grpc", CLUSTER_TYPE, 0).await;
-    for name in fleet.names() {
-        clients.all_reach(name, 0.0, SOON).await.unwrap();
+        let file = bootstrap(dev.listen(), folder.path()).await.unwrap();
+        let clients = Clients::start_in(language, 1, LOAD, &file, folder.path());
+        let clients = clients.await.unwrap();
+        let responses = acked(dev.admin(), "grpc", CLUSTER_TYPE, 0).await;
+        for name in fleet.names() {
+            clients.all_reach(name, 0.0, SOON).await.unwrap();
+        }
+        apply(&dev, KEYED, "greeter", folder.path()).await;
+        acked(dev.admin(), "grpc", CLUSTER_TYPE, responses).await;
+        let changed = waypost_e2e::clock::now();
+        clients.all_call_on(changed, CALLS, SOON).await.unwrap();
+        let calls = clients.finish().await.unwrap();
+        assert_eq!(calls.failed(), 0, "{language:?}: {:?}", calls.failures());
     }
-    apply(&dev, KEYED, "greeter", folder.path()).await;
-    acked(dev.admin(), "grpc", CLUSTER_TYPE, responses).await;
-    let changed = waypost_e2e::clock::now();
-    clients.all_call_on(changed, CALLS, SOON).await.unwrap();
-    let calls = clients.finish().await.unwrap();
-    assert_eq!(calls.failed(), 0, "{:?}", calls.failures());
 }
 
 #[tokio::test(flavor = "multi_thread")]
