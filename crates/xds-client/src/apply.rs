@@ -19,7 +19,7 @@ use crate::event::{Absence, Event, Kept};
 use crate::limits::{HELD_MAX, REJECTIONS_TOLD_MAX};
 use crate::link::Verdict;
 use crate::name::{Scope, Subscription, TypeUrl};
-use crate::policy::{EndOfSnapshot, Policy, Removals, Untracked};
+use crate::policy::{EndOfSnapshot, Policy, Removals, Untracked, VersionTable};
 
 /// One response in the making of its consequences.
 pub(crate) struct Applier<'a, C: Codec> {
@@ -91,17 +91,33 @@ impl<C: Codec> Applier<'_, C> {
 
     fn take(&mut self, name: &Arc<str>, version: &str, any: Option<Any>) {
         if !self.state.covers(name) {
-            if self.policy.untracked == Untracked::Rejected {
-                self.counters.resources_rejected += 1;
-                self.errors.push(format!("{name} was not asked for"));
-            }
-            return;
+            self.note_unused(name, version);
+            return self.refuse_untracked(name);
         }
-        self.state.mention(name);
+        let was_awaited = self.state.mention(name);
         self.state.set_absent(name, false);
         match self.read(name, any) {
-            Ok((body, value)) => self.store(name, version, body, value),
-            Err(reason) => self.reject(name, reason),
+            Ok((body, value)) => self.store(name, version, (body, value), was_awaited),
+            Err(reason) => {
+                self.note_unused(name, version);
+                self.reject(name, reason);
+            }
+        }
+    }
+
+    /// Keeps the version of what is not used, where the policy does.
+    fn note_unused(&mut self, name: &Arc<str>, version: &str) {
+        let versions = &mut self.state.unused_versions;
+        if self.policy.version_table == VersionTable::Received && versions.len() < HELD_MAX {
+            versions.insert(Arc::clone(name), version.into());
+        }
+    }
+
+    fn refuse_untracked(&mut self, name: &str) {
+        let is_uri = self.type_url.resource_type() == Some(ResourceType::D2Uri);
+        if is_uri && self.policy.untracked == Untracked::UrisRejected {
+            self.counters.resources_rejected += 1;
+            self.errors.push(format!("{name} was not asked for"));
         }
     }
 
@@ -121,16 +137,26 @@ impl<C: Codec> Applier<'_, C> {
         Ok((body, value))
     }
 
-    fn store(&mut self, name: &Arc<str>, version: &str, body: Bytes, value: C::Value) {
+    /// Keeps the content and tells of it if it is new, was not certain, or `was_awaited`: by a watch
+    /// that came after the resource did.
+    fn store(
+        &mut self,
+        name: &Arc<str>,
+        version: &str,
+        (body, value): (Bytes, C::Value),
+        was_awaited: bool,
+    ) {
         let type_url = self.type_url.clone();
         let name = Arc::clone(name);
         let version: Arc<str> = version.into();
+        self.state.unused_versions.remove(&name);
         if let Some(held) = self.state.held.get_mut(&name)
             && held.body == body
         {
             self.counters.resources_unchanged += 1;
             held.version = version;
-            if std::mem::replace(&mut held.mark, Mark::Fresh) != Mark::Fresh {
+            let mark = std::mem::replace(&mut held.mark, Mark::Fresh);
+            if mark != Mark::Fresh || was_awaited {
                 self.events.push_back(Event::Confirmed { type_url, name });
             }
             return;
@@ -165,6 +191,10 @@ impl<C: Codec> Applier<'_, C> {
     fn remove(&mut self, name: &Arc<str>) {
         let watched = self.state.watches.contains_key(name.as_ref());
         let scope = Subscription::new(name).scope();
+        self.state.unused_versions.remove(name);
+        if !self.state.covers(name) {
+            return self.refuse_untracked(name);
+        }
         self.state.mention(name);
         let kept = match (watched, scope) {
             (true, Scope::Glob | Scope::Wildcard) => kept(self.holds_members(name)),

@@ -57,6 +57,9 @@ pub(crate) struct Watch {
 pub(crate) struct TypeState<V> {
     pub(crate) watches: BTreeMap<Subscription, Watch>,
     pub(crate) held: BTreeMap<Arc<str>, Held<V>>,
+    /// Versions of what came and is not held, by name; see
+    /// [`VersionTable::Received`](crate::VersionTable::Received).
+    pub(crate) unused_versions: BTreeMap<Arc<str>, Arc<str>>,
     /// SotW: the version of the last response that was accepted (xDS protocol: it belongs to the
     /// resources and is told on the next stream too).
     pub(crate) version_info: String,
@@ -67,6 +70,7 @@ impl<V> Default for TypeState<V> {
         Self {
             watches: BTreeMap::new(),
             held: BTreeMap::new(),
+            unused_versions: BTreeMap::new(),
             version_info: String::new(),
         }
     }
@@ -123,18 +127,24 @@ impl<V> TypeState<V> {
         watch.is_none_or(|watch| std::mem::replace(&mut watch.is_absent, is_absent) != is_absent)
     }
 
-    /// Notes that a response named this resource or collection.
-    pub(crate) fn mention(&mut self, name: &str) {
+    /// Notes that a response named this resource or collection; whether the resource, or a collection
+    /// that it is a member of, was waited for.
+    pub(crate) fn mention(&mut self, name: &str) -> bool {
+        let mut was_awaited = false;
         if let Some(watch) = self.watches.get_mut(name) {
             watch.is_mentioned = true;
             if Subscription::new(name).scope() == Scope::Name {
+                was_awaited = watch.answer != Answer::Given;
                 watch.answer = Answer::Given;
             }
         }
         let glob = Subscription::glob_over(name);
         if let Some(watch) = glob.and_then(|glob| self.watches.get_mut(&glob)) {
             watch.is_mentioned = true;
+            was_awaited |= watch.answer != Answer::Given;
         }
+        let all = self.watches.get("*");
+        was_awaited || all.is_some_and(|watch| watch.answer != Answer::Given)
     }
 
     /// The stream is gone: nothing is sure any more, and what is missing is waited for again.
@@ -156,6 +166,18 @@ impl<V> TypeState<V> {
             watch.is_mentioned = false;
             watch.is_absent = false;
         }
+    }
+
+    /// The versions that a client which returns tells: of what it holds, and of what it could not use
+    /// where its policy keeps them. What was said to be gone is kept, not held: should it be back, it
+    /// has to come.
+    pub(crate) fn version_table(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
+        let held = self
+            .held
+            .iter()
+            .filter(|(_, held)| held.mark != Mark::Gone)
+            .map(|(name, held)| (name, &held.version));
+        held.chain(&self.unused_versions)
     }
 
     /// The names on the wire, in order.

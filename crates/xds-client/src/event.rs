@@ -37,7 +37,8 @@ pub enum Event<V> {
         /// Its content.
         value: V,
     },
-    /// What was held of a resource and not certain any more is what the server has.
+    /// What is held of a resource is what the server has: it was not certain any more, or it was held
+    /// already when it, or a collection that it is a member of, began to be watched.
     Confirmed {
         /// Its type.
         type_url: TypeUrl,

@@ -62,6 +62,6 @@ pub use machine::{Action, Machine, Response, WatchError};
 pub use name::{Scope, Subscription, TypeUrl};
 pub use policy::{
     EndOfSnapshot, FallBack, KnownVersions, Naming, NodeIn, Policy, ReconnectRequests, Removals,
-    RetryAfterResponse, ServerOrder, Unsubscribing, Untracked, XdsVariant,
+    RetryAfterResponse, ServerOrder, Unsubscribing, Untracked, VersionTable, XdsVariant,
 };
 pub use transport::{Activity, Driver, ServerAddressError};

@@ -64,6 +64,10 @@ pub const REASON_CHARS_MAX: usize = 500;
 /// Largest response that is read. Servers keep below 4 MiB; one resource can be larger than that.
 pub const RESPONSE_BYTES_MAX: usize = 64 << 20;
 
+/// Largest response that a client reads which leaves gRPC's own bound as it is, as rest.li's and
+/// proxyless gRPC do.
+pub const GRPC_RESPONSE_BYTES_MAX: usize = 4 << 20;
+
 /// Requests between the machine and the connection. They wait in the machine, where later ones
 /// replace earlier ones, and not here.
 pub const REQUESTS_QUEUED_MAX: usize = 2;

@@ -6,8 +6,9 @@ use std::time::Duration;
 use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
 use envoy_types::pb::google::rpc::Status;
+use waypost_core::ResourceType;
 
-use crate::cache::{Answer, Mark, TypeState, Types};
+use crate::cache::{Answer, TypeState, Types};
 use crate::limits::{CONFIRMED_AFTER, MUTE_MAX, NAMES_PER_REQUEST_MAX, OPEN_MAX};
 use crate::name::{Scope, Subscription, TypeUrl};
 use crate::policy::{
@@ -129,7 +130,7 @@ impl Link {
         policy: &Policy,
     ) {
         let in_bulk = self.birth != Birth::First || policy.naming == Naming::Together;
-        let fresh = || Substream::new(in_bulk, policy);
+        let fresh = || Substream::new(type_url, in_bulk, policy);
         let substream = self
             .substreams
             .entry(type_url.clone())
@@ -284,11 +285,14 @@ impl Opening {
 }
 
 impl Substream {
-    fn new(in_bulk: bool, policy: &Policy) -> Self {
-        let opening = match (in_bulk, policy.variant, policy.reconnect_requests) {
-            (false, ..) | (_, XdsVariant::Sotw, _) => Opening::Done,
-            (true, _, ReconnectRequests::OnePerType) => Opening::Whole,
-            (true, _, ReconnectRequests::CollectionsApart) => Opening::Collections,
+    fn new(type_url: &TypeUrl, in_bulk: bool, policy: &Policy) -> Self {
+        let is_uris = type_url.resource_type() == Some(ResourceType::D2Uri);
+        let opening = match policy.reconnect_requests {
+            _ if !in_bulk || policy.variant == XdsVariant::Sotw => Opening::Done,
+            ReconnectRequests::UriCollectionsApart if is_uris => Opening::Collections,
+            ReconnectRequests::OnePerType | ReconnectRequests::UriCollectionsApart => {
+                Opening::Whole
+            }
         };
         Self {
             opening,
@@ -370,13 +374,9 @@ impl Substream {
             names = self.open(state);
             if tells_versions {
                 self.told_at = Some(now);
-                // What was said to be gone is kept, not held: should it be back, it has to come.
-                let held = state
-                    .held
-                    .iter()
-                    .filter(|(_, held)| held.mark != Mark::Gone);
-                request.initial_resource_versions = held
-                    .map(|(name, held)| (name.to_string(), held.version.to_string()))
+                let versions = state.version_table();
+                request.initial_resource_versions = versions
+                    .map(|(name, version)| (name.to_string(), version.to_string()))
                     .collect();
             }
         } else {

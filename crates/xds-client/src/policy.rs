@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use crate::limits::{FALL_BACK_EVERY, RESOURCE_TIMER, RETURN_SPREAD};
+use crate::limits::{
+    FALL_BACK_EVERY, GRPC_RESPONSE_BYTES_MAX, RESOURCE_TIMER, RESPONSE_BYTES_MAX, RETURN_SPREAD,
+};
 
 /// Which of the two methods of the aggregated service is spoken (xDS protocol, "Variants").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,14 +53,24 @@ pub enum KnownVersions {
     Omitted,
 }
 
+/// Of what a delta client that returns says the versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum VersionTable {
+    /// Of what it holds: what was refused has to come again.
+    Held,
+    /// Of what came last, whether it could be used or not, until its removal is read: rest.li's client.
+    Received,
+}
+
 /// How a delta client asks for everything again on a new stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReconnectRequests {
     /// One request a type.
     OnePerType,
-    /// Collections in one request and single names in another, each with the whole table of versions
-    /// of the type: rest.li's client with `D2URI`.
-    CollectionsApart,
+    /// The same, but for `indis.D2URI`: its collections in one request and single names in another,
+    /// each with the whole table of versions of the type. rest.li's client, which has these two as
+    /// types of their own.
+    UriCollectionsApart,
 }
 
 /// What the removal of a resource that is watched by its name does to what is held of it. Members of
@@ -77,8 +89,9 @@ pub enum Removals {
 pub enum Untracked {
     /// It is ignored (xDS protocol: servers may send more than was asked for).
     Ignored,
-    /// It is an error of the response, as for rest.li's client.
-    Rejected,
+    /// An `indis.D2URI` is an error of the response, and so is the removal of one; other types are
+    /// ignored. rest.li's client.
+    UrisRejected,
 }
 
 /// How the end of the first answer to a collection is known.
@@ -133,6 +146,8 @@ pub struct Policy {
     pub unsubscribing: Unsubscribing,
     /// See [`KnownVersions`].
     pub known_versions: KnownVersions,
+    /// See [`VersionTable`].
+    pub version_table: VersionTable,
     /// See [`ReconnectRequests`].
     pub reconnect_requests: ReconnectRequests,
     /// See [`Removals`].
@@ -149,6 +164,8 @@ pub struct Policy {
     pub server_order: ServerOrder,
     /// See [`FallBack`].
     pub fall_back: FallBack,
+    /// Bytes of the largest response that is read.
+    pub response_bytes_max: usize,
 }
 
 impl Policy {
@@ -161,6 +178,7 @@ impl Policy {
             naming: Naming::Together,
             unsubscribing: Unsubscribing::Sent,
             known_versions: KnownVersions::Told,
+            version_table: VersionTable::Held,
             reconnect_requests: ReconnectRequests::OnePerType,
             removals: Removals::Keep,
             untracked: Untracked::Ignored,
@@ -169,6 +187,7 @@ impl Policy {
             resource_timer: RESOURCE_TIMER,
             server_order: ServerOrder::Shuffled,
             fall_back: FallBack::Stay,
+            response_bytes_max: RESPONSE_BYTES_MAX,
         }
     }
 
@@ -182,11 +201,13 @@ impl Policy {
             retry_after_response: RetryAfterResponse::AtOnce,
             server_order: ServerOrder::AsListed,
             fall_back: FallBack::ToFirst(FALL_BACK_EVERY),
+            response_bytes_max: GRPC_RESPONSE_BYTES_MAX,
             ..Self::waypost()
         }
     }
 
-    /// As the D2 client of rest.li does, with or without versions on reconnect.
+    /// As the D2 client of rest.li does, with or without versions on reconnect. Two of its habits are not
+    /// copied: it waits for a stream that is never accepted, and for answers that never come, for ever.
     #[must_use]
     pub fn d2(known_versions: KnownVersions) -> Self {
         Self {
@@ -194,9 +215,11 @@ impl Policy {
             naming: Naming::OneNameARequest,
             unsubscribing: Unsubscribing::Never,
             known_versions,
-            reconnect_requests: ReconnectRequests::CollectionsApart,
-            untracked: Untracked::Rejected,
+            version_table: VersionTable::Received,
+            reconnect_requests: ReconnectRequests::UriCollectionsApart,
+            untracked: Untracked::UrisRejected,
             retry_after_response: RetryAfterResponse::AtOnce,
+            response_bytes_max: GRPC_RESPONSE_BYTES_MAX,
             ..Self::waypost()
         }
     }

@@ -125,9 +125,9 @@ impl<C: Codec> Driver<C> {
     fn act(&mut self, action: Action) {
         match action {
             Action::Open { link, server } => {
-                let variant = self.machine.policy().variant;
                 let endpoint = &self.servers[server];
-                self.links.push(LinkIo::open(link, endpoint, variant));
+                let io = LinkIo::open(link, endpoint, self.machine.policy());
+                self.links.push(io);
             }
             Action::Close { link } => self.links.retain(|io| io.id != link),
         }

@@ -16,10 +16,10 @@ use tokio_util::sync::PollSender;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Status, Streaming};
 
-use crate::limits::{REQUESTS_QUEUED_MAX, RESPONSE_BYTES_MAX};
+use crate::limits::REQUESTS_QUEUED_MAX;
 use crate::link::{LinkId, Request};
 use crate::machine::Response;
-use crate::policy::XdsVariant;
+use crate::policy::{Policy, XdsVariant};
 
 /// What a stream has to say.
 pub(super) enum IoEvent {
@@ -55,10 +55,10 @@ impl LinkIo {
     /// Opens a stream on a connection of its own, so that a name is resolved anew and nothing is left
     /// of a connection that is half dead. Requests are sent while the server has not accepted it yet:
     /// some accept only after the first one.
-    pub(super) fn open(id: LinkId, endpoint: &Endpoint, variant: XdsVariant) -> Self {
+    pub(super) fn open(id: LinkId, endpoint: &Endpoint, policy: &Policy) -> Self {
         let client = AggregatedDiscoveryServiceClient::new(endpoint.connect_lazy())
-            .max_decoding_message_size(RESPONSE_BYTES_MAX);
-        let (requests_tx, responses) = match variant {
+            .max_decoding_message_size(policy.response_bytes_max);
+        let (requests_tx, responses) = match policy.variant {
             XdsVariant::Delta => open_delta(client),
             XdsVariant::Sotw => open_sotw(client),
         };

@@ -97,6 +97,41 @@ fn what_was_not_asked_for_is_ignored_and_rest_li_refuses_it() {
     client.answer(ResourceType::D2Uri, "n1", &[&format!("{other}=1:x")]);
     let refused = format!("d2_uri node ack:n1 error:{other} was not asked for");
     assert_eq!(client.requests(), [refused]);
+    client.answer(ResourceType::D2Uri, "n2", &[&format!("-{other}")]);
+    let refused = format!("d2_uri node ack:n2 error:{other} was not asked for");
+    assert_eq!(client.requests(), [refused], "its removal is refused too");
+
+    let policy = Policy::d2(KnownVersions::Omitted);
+    let mut client = Client::watching(policy, ResourceType::D2Node, &["/d2/clusters/c"]);
+    client.requests();
+    let unasked = ["/d2/clusters/d=1:x", "-/d2/clusters/e"];
+    client.answer(ResourceType::D2Node, "n1", &unasked);
+    assert_eq!(client.requests(), ["d2_node node ack:n1"], "of URIs only");
+}
+
+#[test]
+fn rest_li_tells_the_versions_of_what_came_last_also_if_it_was_of_no_use() {
+    let policy = Policy::d2(KnownVersions::Told);
+    let mut client = Client::watching(policy, ResourceType::D2Uri, &[GLOB]);
+    let other = "xdstp:///indis.D2URI/other/a";
+    let (good, bad) = (format!("{HOST_A}=1:x"), format!("{HOST_A}=2:bad"));
+    let (worse, unasked) = (format!("{HOST_B}=1:bad"), format!("{other}=7:x"));
+    client.answer(ResourceType::D2Uri, "n1", &[&good]);
+    client.answer(ResourceType::D2Uri, "n2", &[&bad, &worse, &unasked]);
+    client.lose();
+    client.connect();
+    let table = format!("d2_uri node +{GLOB} {HOST_A}@2 {HOST_B}@1 {other}@7");
+    assert_eq!(client.requests(), [table]);
+
+    let better = format!("{HOST_B}=2:y");
+    let gone = [format!("-{HOST_A}"), format!("-{other}")];
+    client.answer(ResourceType::D2Uri, "n3", &[&better, &gone[0], &gone[1]]);
+    client.lose();
+    client.connect();
+    assert_eq!(
+        client.requests(),
+        [format!("d2_uri node +{GLOB} {HOST_B}@2")]
+    );
 }
 
 #[test]
@@ -187,6 +222,21 @@ fn members_of_collections_come_and_go_and_the_end_of_the_first_answer_is_told() 
 }
 
 #[test]
+fn whoever_watches_what_is_held_already_is_told_once_it_is_answered() {
+    for [first, second] in [[GLOB, HOST_A], [HOST_A, GLOB], [HOST_A, "*"], ["*", GLOB]] {
+        let mut client = Client::watching(Policy::waypost(), ResourceType::D2Uri, &[first]);
+        client.answer(ResourceType::D2Uri, "n1", &[&format!("{HOST_A}=1:x")]);
+        client.events();
+        client.watch(ResourceType::D2Uri, &[second]);
+        client.answer(ResourceType::D2Uri, "n2", &[&format!("{HOST_A}=1:x")]);
+        let told = client.events();
+        assert_eq!(told[0], format!("{HOST_A} confirmed"), "{first} {second}");
+        client.answer(ResourceType::D2Uri, "n3", &[&format!("{HOST_A}=1:x")]);
+        assert!(client.events().is_empty(), "once");
+    }
+}
+
+#[test]
 fn the_removal_of_a_collection_alone_clears_no_member() {
     let policy = Policy::d2(KnownVersions::Omitted);
     let mut client = Client::watching(policy, ResourceType::D2Uri, &[GLOB]);
@@ -245,4 +295,11 @@ fn rest_li_asks_for_one_name_at_a_time_and_after_a_reconnect_twice_with_its_whol
     );
     client.unwatch(D2Node, "/d2/services/s");
     assert!(client.requests().is_empty(), "it never unsubscribes");
+
+    // Two requests for URIs only: names and the wildcard of another type go together.
+    client.watch(D2Node, &["*"]);
+    client.lose();
+    client.connect();
+    let nodes = "d2_node node +* +/d2/clusters/c";
+    assert_eq!(client.requests()[0], nodes);
 }
