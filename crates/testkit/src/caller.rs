@@ -98,7 +98,12 @@ impl Caller {
         command.args(["--target", target]).arg("--out").arg(out);
         command.args(["--rate", &load.rate.to_string()]);
         command.args(["--concurrency", &load.concurrency.to_string()]);
-        let mut process = Process::spawn("caller", command)?;
+        Self::spawn("caller", command, out).await
+    }
+
+    /// Starts a program that writes calls to `out`, and waits for the line `called`.
+    pub(crate) async fn spawn(name: &str, command: Command, out: &Path) -> anyhow::Result<Self> {
+        let mut process = Process::spawn(name, command)?;
         process
             .wait_for_line("the first answer", START_MAX, |line| line == "called")
             .await?;

@@ -1,6 +1,7 @@
 //! HTTP servers within the test's own process, and a steady load of real requests: what a proxy stands
 //! between.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -73,26 +74,29 @@ impl HttpServer {
     }
 }
 
-/// Workers that request one authority through a proxy, each with a connection of its own, and note
-/// what came of each request. They end when this is dropped.
+/// Workers that make requests and note what came of each. They end when this is dropped.
 #[derive(Debug)]
 pub struct HttpLoad {
-    calls: Arc<Mutex<Vec<Call>>>,
+    log: Arc<Mutex<Log>>,
     stop_tx: watch::Sender<bool>,
     workers: JoinSet<()>,
 }
 
+#[derive(Debug, Default)]
+struct Log {
+    calls: Vec<Call>,
+    /// When the request began that a worker waits for, by worker.
+    begun: BTreeMap<u32, f64>,
+}
+
 impl HttpLoad {
-    /// Starts it. A request fails if it is not answered with 200.
+    /// Requests one authority through a proxy; each worker has a connection of its own. A request fails
+    /// if it is not answered with 200.
     ///
     /// # Errors
     /// No client can be made.
     pub fn start(proxy: SocketAddr, authority: &str, load: Load) -> anyhow::Result<Self> {
-        let calls = Arc::new(Mutex::new(Vec::new()));
-        let (stop_tx, stop_rx) = watch::channel(false);
-        let mut workers = JoinSet::new();
-        let pace = Duration::from_secs_f64(f64::from(load.concurrency) / load.rate);
-        for _ in 0..load.concurrency {
+        Self::start_with(load, || {
             let client = reqwest::Client::builder()
                 .no_proxy()
                 .timeout(REQUEST_MAX)
@@ -101,26 +105,54 @@ impl HttpLoad {
                 .get(format!("http://{proxy}/"))
                 .header("host", authority)
                 .build()?;
+            Ok(move || ask(client.clone(), request.try_clone()))
+        })
+    }
+
+    /// Makes requests in a way of the caller's own: `mk_ask` gives each worker what makes one, whose
+    /// result is who answered.
+    ///
+    /// # Errors
+    /// Those of `mk_ask`.
+    pub fn start_with<A, R>(
+        load: Load,
+        mut mk_ask: impl FnMut() -> anyhow::Result<A>,
+    ) -> anyhow::Result<Self>
+    where
+        A: Fn() -> R + Send + Sync + 'static,
+        R: Future<Output = anyhow::Result<String>> + Send + 'static,
+    {
+        let log = Arc::default();
+        let (stop_tx, stop_rx) = watch::channel(false);
+        let mut workers = JoinSet::new();
+        let pace = Duration::from_secs_f64(f64::from(load.concurrency) / load.rate);
+        for number in 0..load.concurrency {
             let worker = Worker {
-                client,
-                request,
-                calls: Arc::clone(&calls),
+                number,
+                ask: mk_ask()?,
+                log: Arc::clone(&log),
             };
             workers.spawn(worker.run(pace, stop_rx.clone()));
         }
         Ok(Self {
-            calls,
+            log,
             stop_tx,
             workers,
         })
+    }
+
+    /// Whether a request is under way that began before `time`.
+    #[must_use]
+    pub fn has_older_than(&self, time: f64) -> bool {
+        lock(&self.log).begun.values().any(|begun| *begun < time)
     }
 
     /// What came of the requests that ended so far and began at or after `since`, seconds since
     /// 1970-01-01 UTC.
     #[must_use]
     pub fn calls_since(&self, since: f64) -> Calls {
-        let calls = lock(&self.calls);
-        let late = calls.iter().filter(|call| call.start >= since);
+        let log = lock(&self.log);
+        let late = log.calls.iter().filter(|call| call.start >= since);
         Calls(late.cloned().collect())
     }
 
@@ -128,41 +160,48 @@ impl HttpLoad {
     pub async fn finish(mut self) -> Calls {
         let _ = self.stop_tx.send(true);
         while self.workers.join_next().await.is_some() {}
-        Calls(std::mem::take(&mut *lock(&self.calls)))
+        Calls(std::mem::take(&mut lock(&self.log).calls))
     }
 }
 
-struct Worker {
-    client: reqwest::Client,
-    request: reqwest::Request,
-    calls: Arc<Mutex<Vec<Call>>>,
+struct Worker<A> {
+    number: u32,
+    ask: A,
+    log: Arc<Mutex<Log>>,
 }
 
-impl Worker {
+impl<A, R> Worker<A>
+where
+    A: Fn() -> R,
+    R: Future<Output = anyhow::Result<String>>,
+{
     async fn run(self, pace: Duration, stop_rx: watch::Receiver<bool>) {
         let mut ticks = tokio::time::interval(pace);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while !*stop_rx.borrow() {
             ticks.tick().await;
             let start = now();
-            let outcome = self.ask().await.map_err(|error| format!("{error:#}"));
+            lock(&self.log).begun.insert(self.number, start);
+            let outcome = (self.ask)().await.map_err(|error| format!("{error:#}"));
             let call = Call {
                 start,
                 end: now(),
                 outcome,
             };
-            lock(&self.calls).push(call);
+            let mut log = lock(&self.log);
+            log.begun.remove(&self.number);
+            log.calls.push(call);
         }
     }
+}
 
-    async fn ask(&self) -> anyhow::Result<String> {
-        let request = self.request.try_clone().context("a body")?;
-        let answer = self.client.execute(request).await?;
-        let status = answer.status().as_u16();
-        let text = answer.text().await?;
-        anyhow::ensure!(status == 200, "HTTP {status}: {text}");
-        Ok(text)
-    }
+async fn ask(client: reqwest::Client, request: Option<reqwest::Request>) -> anyhow::Result<String> {
+    let request = request.context("a body")?;
+    let answer = client.execute(request).await?;
+    let status = answer.status().as_u16();
+    let text = answer.text().await?;
+    anyhow::ensure!(status == 200, "HTTP {status}: {text}");
+    Ok(text)
 }
 
 /// Seconds since 1970-01-01 UTC.
@@ -175,6 +214,6 @@ fn now() -> f64 {
     since.unwrap_or_default().as_secs_f64()
 }
 
-fn lock(calls: &Mutex<Vec<Call>>) -> std::sync::MutexGuard<'_, Vec<Call>> {
-    calls.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(log: &Mutex<Log>) -> std::sync::MutexGuard<'_, Log> {
+    log.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -16,6 +16,9 @@ pub const START_MAX: Duration = Duration::from_secs(60);
 /// How long a program may take to end after it was asked to.
 pub const STOP_MAX: Duration = Duration::from_secs(30);
 
+/// How long a Java compiler may take for one file.
+pub const COMPILE_MAX: Duration = Duration::from_secs(120);
+
 /// How long the output of a program that has ended is still read: a machine that does many other things
 /// comes to it late.
 pub const OUTPUT_READ_MAX: Duration = Duration::from_secs(5);

@@ -4,6 +4,8 @@
 //! measured whether or not it holds, so that a failure comes with its figures.
 
 pub mod announce_any_language;
+pub mod client_d2_java;
+pub mod client_d2_scripted;
 pub mod client_envoy;
 pub mod client_grpc;
 pub mod client_rust;
@@ -11,6 +13,7 @@ pub mod clients;
 pub mod clock;
 pub mod conformance;
 pub mod crash_loop;
+mod d2_fleet;
 pub mod embedded_main_job;
 pub mod figures;
 pub mod fleet;
@@ -26,6 +29,7 @@ pub mod replica_digest;
 use std::pin::Pin;
 
 use figures::Figures;
+use waypost_testkit::d2_caller;
 
 /// How much a proof does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,6 +163,20 @@ pub const PROOFS: &[Proof] = &[
         run: |form, figures| Box::pin(client_grpc::prove_java(form, figures)),
     },
     Proof {
+        name: "client-d2-scripted",
+        shows: "HTTP as a D2 client chooses hosts, three modes: instances replaced, the Observer killed, no request fails",
+        needs: "nothing",
+        takes: ("1 min", "20 s"),
+        run: |form, figures| Box::pin(client_d2_scripted::prove(form, figures)),
+    },
+    Proof {
+        name: "client-d2-java",
+        shows: "the same with rest.li's own client 29.x, where WAYPOST_D2_CLASSPATH names its jars",
+        needs: "the jars of a rest.li D2 client 29.x, a JDK",
+        takes: ("3 min", "90 s"),
+        run: |form, figures| Box::pin(client_d2_java::prove(form, figures)),
+    },
+    Proof {
         name: "mass-silence",
         shows: "all announcers of a cluster and of a fleet die: a part leaves, the rest is held, returns, is released",
         needs: "nothing",
@@ -194,6 +212,14 @@ pub const PROOFS: &[Proof] = &[
         run: |form, figures| Box::pin(replica_digest::prove(form, figures)),
     },
 ];
+
+/// The environment variable that a proof needs and that is not set: it names a part that no registry
+/// has, so that the test command cannot install it.
+#[must_use]
+pub fn find_missing_variable(proof: &Proof) -> Option<&'static str> {
+    let needed = (proof.name == "client-d2-java").then_some(d2_caller::CLASSPATH)?;
+    std::env::var_os(needed).is_none().then_some(needed)
+}
 
 /// A proof by its name.
 #[must_use]

@@ -4,13 +4,13 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use waypost_e2e::figures::Figures;
-use waypost_e2e::{Form, PROOFS, Proof, find_proof, mass_silence};
+use waypost_e2e::{Form, PROOFS, Proof, find_missing_variable, find_proof, mass_silence};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--list"] => list(),
-        ["--names"] => PROOFS.iter().for_each(|proof| println!("{}", proof.name)),
+        ["--names"] => names(),
         ["announcers", gateway, first, count, per_cluster] => {
             return announcers(gateway, [first, count, per_cluster]);
         }
@@ -46,6 +46,16 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(2).enable_all();
     builder.build().context("cannot start")
+}
+
+/// One proof a line, for the test command; those that cannot run with the variable that is missing.
+fn names() {
+    for proof in PROOFS {
+        match find_missing_variable(proof) {
+            Some(variable) => println!("{} {variable}", proof.name),
+            None => println!("{}", proof.name),
+        }
+    }
 }
 
 fn list() {

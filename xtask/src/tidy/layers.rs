@@ -39,6 +39,7 @@ const FORBIDDEN: &[(&str, &str, &str)] = &[
 const DEVELOPMENT: &[&str] = &[
     "waypost-testkit",
     "waypost-conformance",
+    "waypost-d2-client",
     "waypost-e2e",
     "waypost-sim",
     "waypost-bench",
