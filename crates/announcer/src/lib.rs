@@ -51,3 +51,4 @@ pub use sink::{
 };
 pub use status::{Progress, Status, Wanted};
 pub use waypost_core::{Announcement, Health, PartitionWeights};
+pub use waypost_tls::ClientTls;

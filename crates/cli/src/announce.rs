@@ -104,8 +104,12 @@ fn mk_sink(args: &AnnounceArgs) -> Result<Arc<dyn Sink>, Failure> {
             let log = kafka::open(brokers, &args.to.topics)?;
             Ok(Arc::new(LogSink::new(log)))
         }
-        None => GatewaySink::new(&args.to.to)
-            .map(|sink| Arc::new(sink) as Arc<dyn Sink>)
-            .map_err(|e| Failure::usage(e.to_string())),
+        None => {
+            let gateways = &args.to.gateway;
+            let tls = gateways.tls.client(&gateways.to)?;
+            let sink = GatewaySink::with_tls(&gateways.to, &tls);
+            let sink = sink.map_err(|e| Failure::usage(e.to_string()))?;
+            Ok(Arc::new(sink))
+        }
     }
 }

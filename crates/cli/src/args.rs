@@ -3,6 +3,7 @@
 
 mod bootstrap;
 mod operator;
+mod tls;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -14,12 +15,13 @@ use waypost_core::{ClusterName, InstanceUri};
 
 use crate::announce::HealthCheck;
 use crate::values::{
-    MetadataArg, WeightArg, parse_brokers, parse_duration, parse_host_port, parse_metadata,
-    parse_topic_prefix, parse_weight,
+    MetadataArg, WeightArg, parse_brokers, parse_duration, parse_gateway, parse_host_port,
+    parse_metadata, parse_topic_prefix, parse_weight,
 };
 
 pub(crate) use bootstrap::{BootstrapArgs, ClientArg, FamiliesArg, ProtocolArg};
 pub(crate) use operator::{AuthorArgs, ConfigAction, ConfigArgs, EvictArgs, ReleaseArgs, SetArgs};
+pub(crate) use tls::{ConnectTlsArgs, ListenTlsArgs, is_tls};
 
 /// The address of an Observer's gateway where nobody names one.
 pub(crate) const LISTEN_DEFAULT: &str = "127.0.0.1:18000";
@@ -110,6 +112,8 @@ pub(crate) struct ListenArgs {
     /// Where metrics, readiness and the JSON API are served.
     #[arg(long, value_name = "ADDR", default_value = ADMIN_DEFAULT)]
     pub(crate) admin: SocketAddr,
+    #[command(flatten)]
+    pub(crate) tls: ListenTlsArgs,
 }
 
 /// Where an Observer, an instance or a client runs.
@@ -206,9 +210,19 @@ pub(crate) struct WriteToArgs {
     pub(crate) kafka: Option<String>,
     #[command(flatten)]
     pub(crate) topics: TopicPrefixArgs,
-    /// The gateways of Observers to write through; the next one is tried when one does not answer.
-    #[arg(long, value_name = "ADDR,…", value_delimiter = ',', default_value = LISTEN_DEFAULT, value_parser = parse_host_port)]
+    #[command(flatten)]
+    pub(crate) gateway: GatewayArgs,
+}
+
+/// Whose gateways to go through.
+#[derive(Debug, Args)]
+pub(crate) struct GatewayArgs {
+    /// The gateways of Observers to go through, HOST:PORT or https://HOST:PORT; the next one is tried when one
+    /// does not answer.
+    #[arg(long, value_name = "ADDR,…", value_delimiter = ',', default_value = LISTEN_DEFAULT, value_parser = parse_gateway)]
     pub(crate) to: Vec<String>,
+    #[command(flatten)]
+    pub(crate) tls: ConnectTlsArgs,
 }
 
 #[derive(Debug, Args)]

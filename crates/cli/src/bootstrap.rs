@@ -9,28 +9,102 @@
 //! A list of addresses as one target (`ipv4:A,B`) is no way out: only gRPCs on C-core know it, and
 //! they send the list as `:authority`, for which an HTTP/2 server ends the stream (PROTOCOL_ERROR).
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde_json::{Value, json};
 use waypost_observer::render::server::SERVER_PREFIX;
 
-use crate::args::{BootstrapArgs, ClientArg, FamiliesArg, ProtocolArg};
+use crate::args::{BootstrapArgs, ClientArg, FamiliesArg, ProtocolArg, is_tls};
 use crate::exit::{Exit, Failure};
 use crate::output::print_line;
 
 pub(crate) fn run(args: &BootstrapArgs) -> Result<Exit, Failure> {
-    let observers = Observers::parse(&args.to)?;
+    let is_tls = is_tls(&args.to[0]);
+    if args.to.iter().any(|to| crate::args::is_tls(to) != is_tls) {
+        return Err(Failure::usage(
+            "--to: either all addresses begin with https:// or none does",
+        ));
+    }
+    let plain = |to: &String| to.trim_start_matches("https://").to_owned();
+    let observers = Observers::parse(&args.to.iter().map(plain).collect::<Vec<_>>())?;
+    let tls = match is_tls {
+        true => Some(Tls::read(args)?),
+        false => None,
+    };
     let node_id = args
         .node_id
         .clone()
         .unwrap_or_else(|| gethostname::gethostname().to_string_lossy().into_owned());
     let text = match args.client {
-        ClientArg::Grpc => grpc(&observers, &node_id, args)?,
-        ClientArg::Envoy => envoy(&observers, &node_id, args),
-        ClientArg::D2 => d2(&observers, &node_id, args)?,
+        ClientArg::Grpc => grpc(&observers, &node_id, tls.as_ref(), args)?,
+        ClientArg::Envoy => envoy(&observers, &node_id, tls.as_ref(), args),
+        ClientArg::D2 => d2(&observers, &node_id, tls.as_ref(), args)?,
     };
     print_line(text.trim_end())?;
     Ok(Exit::Done)
+}
+
+/// What a client is told of TLS: files that are on its machine.
+struct Tls {
+    ca: Option<String>,
+    identity: Option<(String, String)>,
+    server_name: Option<String>,
+}
+
+impl Tls {
+    fn read(args: &BootstrapArgs) -> Result<Self, Failure> {
+        let show = |path: &std::path::Path| path.display().to_string();
+        let identity = args.tls.identity()?;
+        Ok(Self {
+            ca: args.tls.tls_ca.as_deref().map(show),
+            identity: identity.map(|files| (show(&files.certificate), show(&files.key))),
+            server_name: args.tls.tls_server_name.clone(),
+        })
+    }
+
+    /// Channel credentials of gRPC (gRFC A65). The files are read again by the client.
+    fn grpc_credentials(&self) -> Value {
+        let mut config = json!({ "refresh_interval": "60s" });
+        if let Some(ca) = &self.ca {
+            config["ca_certificate_file"] = ca.as_str().into();
+        }
+        if let Some((certificate, key)) = &self.identity {
+            config["certificate_file"] = certificate.as_str().into();
+            config["private_key_file"] = key.as_str().into();
+        }
+        json!({ "type": "tls", "config": config })
+    }
+
+    /// Envoy's transport socket, for the cluster of Observers at `host`.
+    fn envoy_socket(&self, host: Option<&str>) -> Value {
+        let name = self.server_name.as_deref().or(host);
+        let mut validation = json!({
+            "trusted_ca": { "filename": self.ca.as_deref().unwrap_or(SYSTEM_CAS) },
+        });
+        if let Some(name) = name {
+            let san_type = match name.parse::<IpAddr>() {
+                Ok(_) => "IP_ADDRESS",
+                Err(_) => "DNS",
+            };
+            validation["match_typed_subject_alt_names"] =
+                json!([{ "san_type": san_type, "matcher": { "exact": name } }]);
+        }
+        let mut common = json!({ "alpn_protocols": ["h2"], "validation_context": validation });
+        if let Some((certificate, key)) = &self.identity {
+            common["tls_certificates"] = json!([{
+                "certificate_chain": { "filename": certificate },
+                "private_key": { "filename": key },
+            }]);
+        }
+        let mut context = json!({
+            "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+            "common_tls_context": common,
+        });
+        if let Some(name) = name.filter(|name| name.parse::<IpAddr>().is_err()) {
+            context["sni"] = name.into();
+        }
+        json!({ "name": "envoy.transport_sockets.tls", "typed_config": context })
+    }
 }
 
 /// Where all Observers are.
@@ -94,16 +168,38 @@ impl Observers {
 
 /// The bootstrap file of proxyless gRPC (gRFC A27, "xDS Client Bootstrap"), for its clients and its servers
 /// (gRFC A36).
-fn grpc(observers: &Observers, node_id: &str, args: &BootstrapArgs) -> Result<String, Failure> {
-    let bootstrap = json!({
+fn grpc(
+    observers: &Observers,
+    node_id: &str,
+    tls: Option<&Tls>,
+    args: &BootstrapArgs,
+) -> Result<String, Failure> {
+    if tls.is_some_and(|tls| tls.server_name.is_some()) {
+        return Err(Failure::usage(
+            "--tls-server-name: a gRPC bootstrap file has no room for it; name Observers by what their \
+             certificate is for",
+        ));
+    }
+    let credentials = tls.map_or_else(|| json!({ "type": "insecure" }), Tls::grpc_credentials);
+    let mut bootstrap = json!({
         "xds_servers": [{
             "server_uri": observers.grpc_target()?,
-            "channel_creds": [{ "type": "insecure" }],
+            "channel_creds": [credentials],
             "server_features": ["xds_v3"],
         }],
         "node": node(node_id, args),
         "server_listener_resource_name_template": format!("{SERVER_PREFIX}%s"),
     });
+    if let Some(authority) = &args.authority {
+        // Plain targets are of this authority, too (gRFC A47).
+        let listeners = format!("xdstp://{authority}/envoy.config.listener.v3.Listener");
+        let listener = format!("{listeners}/%s");
+        bootstrap["authorities"] =
+            json!({ authority.as_str(): { "client_listener_resource_name_template": listener } });
+        bootstrap["client_default_listener_resource_name_template"] = listener.into();
+        bootstrap["server_listener_resource_name_template"] =
+            format!("{listeners}/{SERVER_PREFIX}%s").into();
+    }
     serde_json::to_string_pretty(&bootstrap).map_err(|e| Failure::failed(e.to_string()))
 }
 
@@ -120,7 +216,7 @@ fn node(node_id: &str, args: &BootstrapArgs) -> Value {
 
 /// A configuration file of Envoy: clusters by CDS, the listener by LDS, its routes and all endpoints as
 /// those say.
-fn envoy(observers: &Observers, node_id: &str, args: &BootstrapArgs) -> String {
+fn envoy(observers: &Observers, node_id: &str, tls: Option<&Tls>, args: &BootstrapArgs) -> String {
     let (kind, endpoints) = observers.envoy_endpoints();
     let quote = |text: &str| Value::from(text).to_string();
     let endpoints: Vec<_> = endpoints
@@ -141,12 +237,27 @@ fn envoy(observers: &Observers, node_id: &str, args: &BootstrapArgs) -> String {
         ProtocolArg::Delta => "DELTA_GRPC",
         ProtocolArg::Sotw => "GRPC",
     };
+    let host = match observers {
+        Observers::Name(host, _) => Some(host.clone()),
+        Observers::Addresses(addresses) => match &addresses[..] {
+            [address] => Some(address.ip().to_string()),
+            // Each is to have a certificate of the CA; a name that all have is told by --tls-server-name.
+            _ => None,
+        },
+    };
+    let socket = tls.map_or_else(String::new, |tls| {
+        format!(
+            "\n    transport_socket: {}",
+            tls.envoy_socket(host.as_deref())
+        )
+    });
     let listen = args.proxy_listen;
     // Values come last: none of theirs is taken for a place of the template.
     ENVOY
         .replace("@SOURCES@", sources.trim_end())
         .replace("@API_TYPE@", api_type)
         .replace("@KIND@", kind)
+        .replace("@TLS@", &socket)
         .replace("@LISTEN_IP@", &quote(&listen.ip().to_string()))
         .replace("@LISTEN_PORT@", &listen.port().to_string())
         .replace("@ENDPOINTS@", &endpoints.join("\n"))
@@ -183,14 +294,30 @@ fn upstream_secrets(args: &BootstrapArgs) -> Value {
     authorities.into_iter().chain(identity).collect()
 }
 
+/// Where Debian and its kin keep the CAs of the world; Envoy has no other way to find them.
+const SYSTEM_CAS: &str = "/etc/ssl/certs/ca-certificates.crt";
+
 const ENVOY: &str = include_str!("bootstrap/envoy.yaml");
 const ENVOY_AGGREGATED: &str = include_str!("bootstrap/envoy-aggregated.yaml");
 const ENVOY_PER_TYPE: &str = include_str!("bootstrap/envoy-per-type.yaml");
 
 /// Java code for rest.li's D2 client.
-fn d2(observers: &Observers, node_id: &str, args: &BootstrapArgs) -> Result<String, Failure> {
+fn d2(
+    observers: &Observers,
+    node_id: &str,
+    tls: Option<&Tls>,
+    args: &BootstrapArgs,
+) -> Result<String, Failure> {
+    let tls = match tls {
+        // Its files are the caller's to read; Java has its own ways.
+        Some(_) => {
+            "    .setGrpcSslContext(grpcSslContext) // an SslContext of io.grpc.netty.GrpcSslContexts\n"
+        }
+        None => "",
+    };
     let quote = |text: &str| Value::from(text).to_string();
     Ok(include_str!("bootstrap/d2.java")
+        .replace("@TLS@", tls)
         .replace("@TARGET@", &quote(&observers.grpc_target()?))
         .replace("@NODE_ID@", &quote(node_id))
         .replace("@SERVICE@", args.service.first().map_or("", String::as_str)))

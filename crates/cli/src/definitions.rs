@@ -139,7 +139,7 @@ async fn apply_through_gateway(
         definitions,
         author: signed.author.to_string(),
     };
-    let response = ask(&to.to, |mut client| {
+    let response = ask(&to.gateway, |mut client| {
         let request = request.clone();
         async move { client.apply(request).await }
     })
@@ -158,7 +158,7 @@ async fn delete_through_gateway(
         name,
         author: signed.author.to_string(),
     };
-    let response = ask(&to.to, |mut client| {
+    let response = ask(&to.gateway, |mut client| {
         let request = request.clone();
         async move { client.delete(request).await }
     })

@@ -6,21 +6,23 @@ use tonic::transport::Channel;
 use waypost_announcer::{connect_lazy, explain};
 use waypost_proto::v1::gateway_client::GatewayClient;
 
+use crate::args::GatewayArgs;
 use crate::exit::Failure;
 use crate::limits::APPLY_MAX;
 
 /// Asks the gateways one after another until one answers. What is asked may be done twice without
 /// harm: the second time nothing is left to do.
 pub(crate) async fn ask<T, F>(
-    addresses: &[String],
+    gateways: &GatewayArgs,
     call: impl Fn(GatewayClient<Channel>) -> F,
 ) -> Result<T, Failure>
 where
     F: Future<Output = Result<tonic::Response<T>, tonic::Status>>,
 {
+    let tls = gateways.tls.client(&gateways.to)?;
     let mut errors = Vec::new();
-    for address in addresses {
-        let channel = connect_lazy(address).map_err(|e| Failure::usage(e.to_string()))?;
+    for address in &gateways.to {
+        let channel = connect_lazy(address, &tls).map_err(|e| Failure::usage(e.to_string()))?;
         let client = GatewayClient::new(channel);
         match timeout(APPLY_MAX, call(client)).await {
             Ok(Ok(response)) => return Ok(response.into_inner()),

@@ -96,7 +96,7 @@ async fn set_through_gateway(
         reason: signed.reason.to_string(),
         author: signed.author.to_string(),
     };
-    let response = ask(&to.to, |mut client| {
+    let response = ask(&to.gateway, |mut client| {
         let request = request.clone();
         async move { client.set(request).await }
     })
@@ -131,7 +131,7 @@ pub(crate) async fn evict(args: EvictArgs) -> Result<Exit, Failure> {
                 reason: signed.reason.to_string(),
                 author: signed.author.to_string(),
             };
-            let response = ask(&args.to.to, |mut client| {
+            let response = ask(&args.to.gateway, |mut client| {
                 let request = request.clone();
                 async move { client.evict(request).await }
             })
@@ -171,7 +171,7 @@ pub(crate) async fn release(args: ReleaseArgs) -> Result<Exit, Failure> {
                 reason: signed.reason.to_string(),
                 author: signed.author.to_string(),
             };
-            let response = ask(&args.to.to, |mut client| {
+            let response = ask(&args.to.gateway, |mut client| {
                 let request = request.clone();
                 async move { client.release(request).await }
             })
@@ -199,7 +199,7 @@ pub(crate) async fn config(args: ConfigArgs) -> Result<Exit, Failure> {
         reason: signed.reason.to_string(),
         author: signed.author.to_string(),
     };
-    let response = ask(&args.to, |mut client| {
+    let response = ask(&args.gateway, |mut client| {
         let request = request.clone();
         async move { client.restore(request).await }
     })

@@ -7,8 +7,9 @@ pub(crate) mod observer;
 use std::collections::BTreeMap;
 
 use waypost_observer::{RunningObserver, StartError};
-use waypost_runtime::StopSignals;
+use waypost_runtime::{HangupSignals, StopSignals};
 
+use crate::args::ListenTlsArgs;
 use crate::exit::{Exit, Failure};
 
 /// Runs until a signal asks it to stop (politely; a second one stops at once), or until something is
@@ -16,6 +17,7 @@ use crate::exit::{Exit, Failure};
 async fn run_until_stopped(
     observer: RunningObserver,
     mut signals: StopSignals,
+    hangups: Option<HangupSignals>,
 ) -> Result<Exit, Failure> {
     let said_ready = async {
         observer.ready().await;
@@ -29,6 +31,7 @@ async fn run_until_stopped(
         }
         _ = signals.next() => {}
         () = said_ready => {}
+        () = reload_on(hangups, &observer) => {}
     }
     tracing::info!("stopping: clients are sent away; a second signal stops at once");
     tokio::select! {
@@ -39,7 +42,37 @@ async fn run_until_stopped(
 }
 
 fn install_signals() -> Result<StopSignals, Failure> {
-    StopSignals::install().map_err(|e| Failure::failed(format!("cannot listen for signals: {e}")))
+    StopSignals::install().map_err(signal_failure)
+}
+
+/// SIGHUP reads certificates again where there are any; elsewhere it ends the process, as ever.
+fn install_hangups(tls: &ListenTlsArgs) -> Result<Option<HangupSignals>, Failure> {
+    let wanted = tls.tls_cert.is_some();
+    let installed = wanted.then(HangupSignals::install).transpose();
+    installed.map_err(signal_failure)
+}
+
+/// Never returns.
+async fn reload_on(hangups: Option<HangupSignals>, observer: &RunningObserver) {
+    let Some(mut hangups) = hangups else {
+        return std::future::pending().await;
+    };
+    loop {
+        hangups.next().await;
+        observer.reload_tls();
+    }
+}
+
+/// Which way of serving the gRPC port, for the lines that a server begins with.
+fn grpc_scheme(tls: &ListenTlsArgs) -> &'static str {
+    match tls.tls_cert {
+        Some(_) => "https://",
+        None => "",
+    }
+}
+
+fn signal_failure(error: std::io::Error) -> Failure {
+    Failure::failed(format!("cannot listen for signals: {error}"))
 }
 
 fn start_failure(error: &StartError) -> Failure {
@@ -47,6 +80,12 @@ fn start_failure(error: &StartError) -> Failure {
 }
 
 /// Settings as `/config_dump` shows them.
-fn shown<const N: usize>(pairs: [(&str, String); N]) -> BTreeMap<String, String> {
-    pairs.map(|(name, value)| (name.to_owned(), value)).into()
+fn shown<const N: usize>(
+    pairs: [(&str, String); N],
+    tls: &ListenTlsArgs,
+) -> BTreeMap<String, String> {
+    let pairs = pairs.into_iter().chain(tls.shown());
+    pairs
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
 }

@@ -99,6 +99,28 @@ pub(crate) fn parse_host_port(text: &str) -> Result<String, String> {
     Ok(address.to_owned())
 }
 
+/// Reads the address of a gRPC port: as `parse_host_port`, or with `https://` before it for TLS.
+pub(crate) fn parse_gateway(text: &str) -> Result<String, String> {
+    let (scheme, address) = match text.strip_prefix("https://") {
+        Some(address) => ("https://", address),
+        None => ("", text),
+    };
+    let read = parse_host_port(address).map_err(|_| {
+        "expected HOST:PORT or https://HOST:PORT, for example 127.0.0.1:18000".to_owned()
+    })?;
+    Ok(format!("{scheme}{read}"))
+}
+
+/// Reads the authority of resource names: a part of a URL that needs no encoding.
+pub(crate) fn parse_authority(text: &str) -> Result<String, String> {
+    let is_legal = |c: char| c.is_ascii_alphanumeric() || "-._~:".contains(c);
+    if !text.is_empty() && text.chars().all(is_legal) {
+        Ok(text.to_owned())
+    } else {
+        Err("expected letters, digits and -._~: as in a host name".to_owned())
+    }
+}
+
 /// Reads a list of brokers, `HOST:PORT,…`.
 pub(crate) fn parse_brokers(text: &str) -> Result<String, String> {
     let is_broker = |broker: &str| parse_host_port(broker).is_ok_and(|read| read == broker);

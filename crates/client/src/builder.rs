@@ -6,6 +6,7 @@ use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::config::core::v3::node::UserAgentVersionType;
 use envoy_types::pb::google::protobuf::value::Kind;
 use envoy_types::pb::google::protobuf::{Struct, Value};
+use waypost_tls::ClientTls;
 use waypost_xds_client::{Driver, FallBack, Machine, Policy, ServerAddressError, ServerOrder};
 
 use crate::client::Client;
@@ -39,6 +40,7 @@ pub enum BuildError {
 #[derive(Clone, Debug)]
 pub struct ClientBuilder {
     servers: Vec<String>,
+    tls: ClientTls,
     policy: Policy,
     cache_file: Option<PathBuf>,
     node_id: Option<String>,
@@ -50,6 +52,7 @@ impl ClientBuilder {
     pub(crate) fn new() -> Self {
         Self {
             servers: Vec::new(),
+            tls: ClientTls::default(),
             policy: Policy::waypost(),
             cache_file: None,
             node_id: None,
@@ -58,11 +61,20 @@ impl ClientBuilder {
         }
     }
 
-    /// Adds an Observer: `HOST:PORT`, its gRPC port. A name is resolved at each connection, so one name
-    /// for all Observers will do as well as one call for each.
+    /// Adds an Observer: `HOST:PORT`, its gRPC port; `https://HOST:PORT` if it is served by TLS. A name is
+    /// resolved at each connection, so one name for all Observers will do as well as one call for each.
     #[must_use]
     pub fn server(mut self, address: impl Into<String>) -> Self {
         self.servers.push(address.into());
+        self
+    }
+
+    /// Whom to believe and what to show at `https://` Observers, instead of believing the CAs that are installed
+    /// on this machine and showing nothing. Files are read at each connection, so that renewed certificates are
+    /// used; what is wrong with one is told by [`Client::health`] and a log line.
+    #[must_use]
+    pub fn tls(mut self, tls: ClientTls) -> Self {
+        self.tls = tls;
         self
     }
 
@@ -124,7 +136,7 @@ impl ClientBuilder {
         let node = self.node();
         let seed = rand::random();
         let machine = Machine::new(self.policy, node, ListCodec, self.servers.len(), seed);
-        let driver = Driver::new(machine, &self.servers)?;
+        let driver = Driver::new(machine, &self.servers)?.with_tls(self.tls);
         let kept = self.cache_file.as_deref().map(file::read);
         Ok(Client::spawn(driver, self.servers, self.cache_file, kept))
     }
@@ -172,8 +184,7 @@ mod tests {
         let error = ClientBuilder::new().build().unwrap_err();
         assert_eq!(error, BuildError::Server(ServerAddressError::None));
         let error = ClientBuilder::new().server("nowhere").build().unwrap_err();
-        let expected =
-            "bad server address \"nowhere\"; expected HOST:PORT, for example 127.0.0.1:18000";
+        let expected = "bad server address \"nowhere\"; expected HOST:PORT or https://HOST:PORT, for example 127.0.0.1:18000";
         assert_eq!(error.to_string(), expected);
     }
 }

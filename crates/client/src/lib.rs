@@ -76,4 +76,5 @@ pub use discover::Changes;
 pub use endpoints::{Endpoint, EndpointHealth, EndpointList, Locality, Stale, Standing};
 pub use health::{ClusterCounts, Health, StreamState};
 pub use metrics::{Metrics, MetricsCollector};
+pub use waypost_tls::ClientTls;
 pub use waypost_xds_client::{FallBack, ServerOrder};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -15,9 +15,11 @@ use waypost_core::{AnnouncementLog, LogError, SourceSlot};
 use waypost_fold::{Access, KeeperSettings};
 use waypost_runtime::{AdminServer, BindError, Readiness, SharedRegistry, WallClock};
 use waypost_store::WriterTaken;
+use waypost_tls::{ServerCertificates, ServerFiles, TlsError};
 use waypost_xds::{AdsServer, AdsSettings, ListenError, ListenSettings, Listener, Serving};
 
 use crate::admin::{self, AdminState};
+use crate::csds::ClientStatus;
 use crate::gateway::{Gateway, Sight};
 use crate::health::{self, Health};
 use crate::ingest::{Ingest, IngestParts};
@@ -27,6 +29,7 @@ use crate::metrics::{Metrics, StreamMetrics};
 use crate::progress::Progress;
 use crate::settings::{LogWrites, Settings};
 use crate::snapshot::SnapshotSettings;
+use crate::tls::CertificateKeeper;
 
 /// Why an Observer did not start.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +40,9 @@ pub enum StartError {
     /// The admin port could not be opened.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// The files of certificates cannot be used.
+    #[error("TLS: {0}")]
+    Tls(#[from] TlsError),
     /// Reflection's descriptors cannot be read: a fault of this build.
     #[error("the descriptors for reflection cannot be read: {0}")]
     Reflection(#[from] tonic_reflection::server::Error),
@@ -68,6 +74,7 @@ pub struct Observer {
     snapshot: Option<SnapshotSettings>,
     keeper_settings: KeeperSettings,
     listen_settings: ListenSettings,
+    tls: Option<ServerFiles>,
 }
 
 impl fmt::Debug for Observer {
@@ -98,7 +105,16 @@ impl Observer {
                 ..KeeperSettings::default()
             },
             listen_settings: ListenSettings::default(),
+            tls: None,
         }
+    }
+
+    /// Serves the gRPC port by TLS alone. The files are looked at again every ten seconds and on
+    /// [`RunningObserver::reload_tls`]; what is renewed counts for connections made from then on.
+    #[must_use]
+    pub fn with_tls(mut self, files: ServerFiles) -> Self {
+        self.tls = Some(files);
+        self
     }
 
     /// Takes another wall clock (tests move theirs by hand).
@@ -142,16 +158,29 @@ impl Observer {
     /// # Errors
     /// A port cannot be opened. What is wrong with the log is said by readiness and, where no
     /// waiting mends it, by [`RunningObserver::failed`].
-    pub async fn start(self) -> Result<RunningObserver, StartError> {
+    pub async fn start(mut self) -> Result<RunningObserver, StartError> {
+        let certificates = match self.tls.take() {
+            Some(files) => Some(ServerCertificates::open(files, self.clock.now()).await?),
+            None => None,
+        };
+        self.listen_settings.tls = certificates.as_ref().map(ServerCertificates::configs);
         let listener = Listener::bind(self.settings.listen)?;
         let admin_server = AdminServer::bind(self.settings.admin, "--admin").await?;
+        self.start_on(listener, admin_server, certificates).await
+    }
+
+    async fn start_on(
+        self,
+        listener: Listener,
+        admin_server: AdminServer,
+        certificates: Option<ServerCertificates>,
+    ) -> Result<RunningObserver, StartError> {
         let (grpc_address, admin_address) = (listener.local_addr(), admin_server.address());
         let (readiness, registry) = (Readiness::new(), SharedRegistry::default());
         let gate = LoadGate::closed("the log was not asked yet");
         let locator = Locator::new(gate.clone());
         let metrics = Metrics::register(&registry, locator.clone());
-        let progress = Progress::default();
-        let keeper_id = KeeperId(rand::random());
+        let (progress, keeper_id) = (Progress::default(), KeeperId(rand::random()));
         let (failed_tx, loaded_tx) = (watch::Sender::new(None), watch::Sender::new(false));
         let identifier = identifier(grpc_address, keeper_id);
 
@@ -176,11 +205,10 @@ impl Observer {
         let gateway = Gateway::new(self.log, progress, sight, clock, writes, metrics.gateway);
         let (stopping, stop) = (CancellationToken::new(), CancellationToken::new());
         let load_reports = LoadReports::new(metrics.load);
-        let load_reporting = LoadReporting::new(load_reports.clone(), stopping.clone());
-        let health = Health::new().await;
         let ads = mk_ads(&locator, &identifier, &metrics.streams, &self.clock);
-        let services = health::services(&health, gateway, load_reporting)?;
+        let (health, services) = mk_services(gateway, &load_reports, &stopping, &ads).await?;
         let serving = listener.serve(ads.clone(), services, self.listen_settings)?;
+        let keeper = certificates.map(|c| keeper(c, &self.clock, &readiness, &registry));
         let routes = admin::routes(AdminState {
             locator,
             streams: ads.streams().clone(),
@@ -196,11 +224,14 @@ impl Observer {
             watches: admin::watch_permits(),
         });
 
-        let tasks = vec![
+        let reload_tls = Arc::new(Notify::new());
+        let keeping = keeper.map(|k| tokio::spawn(k.run(Arc::clone(&reload_tls), stop.clone())));
+        let mut tasks = vec![
             tokio::spawn(supervise(ingest.run(stop.clone()), failed_tx.clone())),
             tokio::spawn(follow_health(health, loaded_tx, stopping.clone())),
             tokio::spawn(admin_server.run(readiness.clone(), registry, routes, stop.clone())),
         ];
+        tasks.extend(keeping);
         tracing::debug!(%grpc_address, %admin_address, settings = ?self.settings, "the Observer runs");
         Ok(RunningObserver {
             grpc_address,
@@ -210,6 +241,7 @@ impl Observer {
             stopping,
             stop,
             failed_tx,
+            reload_tls,
             serving: Some(serving),
             tasks,
         })
@@ -227,6 +259,29 @@ fn mk_ads(
         AdsSettings::new(identifier),
         Arc::new(metrics.to_handler(clock.clone())),
     )
+}
+
+async fn mk_services(
+    gateway: Gateway,
+    load_reports: &LoadReports,
+    stopping: &CancellationToken,
+    ads: &AdsServer,
+) -> Result<(Health, tonic::service::Routes), StartError> {
+    let health = Health::new().await;
+    let load_reporting = LoadReporting::new(load_reports.clone(), stopping.clone());
+    let client_status = ClientStatus::new(ads.streams().clone());
+    let services = health::services(&health, gateway, load_reporting, client_status)?;
+    Ok((health, services))
+}
+
+fn keeper(
+    certificates: ServerCertificates,
+    clock: &WallClock,
+    readiness: &Readiness,
+    registry: &SharedRegistry,
+) -> CertificateKeeper {
+    let metrics = Metrics::register_tls(registry);
+    CertificateKeeper::new(certificates, clock.clone(), readiness.clone(), metrics)
 }
 
 /// The name in `control_plane.identifier`, by which people find the Observer that a client is
@@ -277,6 +332,7 @@ pub struct RunningObserver {
     /// Cancelled when every task must end.
     stop: CancellationToken,
     failed_tx: watch::Sender<Option<FatalError>>,
+    reload_tls: Arc<Notify>,
     serving: Option<Serving>,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -323,6 +379,11 @@ impl RunningObserver {
             Ok(Some(error)) => error.clone(),
             _ => FatalError::Log(LogError::Closed),
         }
+    }
+
+    /// Looks at the files of certificates now. Does nothing where there is no TLS.
+    pub fn reload_tls(&self) {
+        self.reload_tls.notify_one();
     }
 
     /// Sends clients away over the drain time of the settings, then stops every task.

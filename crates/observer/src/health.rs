@@ -4,11 +4,13 @@
 //! for a dead host and a NOT_SERVING one for a host to try later (d2 `XdsClientImpl`).
 
 use envoy_types::pb::envoy::service::load_stats::v3::load_reporting_service_server::LoadReportingServiceServer;
+use envoy_types::pb::envoy::service::status::v3::client_status_discovery_service_server::ClientStatusDiscoveryServiceServer;
 use tonic_health::ServingStatus;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 use waypost_proto::v1::gateway_server::GatewayServer;
 
+use crate::csds::ClientStatus;
 use crate::gateway::{Gateway, Strict};
 use crate::load_reports::LoadReporting;
 
@@ -57,7 +59,7 @@ impl Health {
     }
 }
 
-/// Everything on the gRPC port that is not xDS: the gateway, load reports, health, reflection.
+/// Everything on the gRPC port that is not xDS: the gateway, load reports, CSDS, health, reflection.
 ///
 /// # Errors
 /// The descriptors of this build cannot be read.
@@ -65,6 +67,7 @@ pub fn services(
     health: &Health,
     gateway: Gateway,
     load_reporting: LoadReporting,
+    client_status: ClientStatus,
 ) -> Result<tonic::service::Routes, tonic_reflection::server::Error> {
     let reflection = || {
         tonic_reflection::server::Builder::configure()
@@ -74,6 +77,9 @@ pub fn services(
     Ok(tonic::service::Routes::new(health.to_service())
         .add_service(Strict(GatewayServer::new(gateway)))
         .add_service(Strict(LoadReportingServiceServer::new(load_reporting)))
+        .add_service(Strict(ClientStatusDiscoveryServiceServer::new(
+            client_status,
+        )))
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?))
 }

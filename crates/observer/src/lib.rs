@@ -10,11 +10,14 @@
 //! | [`snapshot`] | what was served, on disk, for a start without the log |
 //! | [`locator`], [`render`] | store to resources (the only place where store and xDS meet) |
 //! | [`gateway`], [`progress`] | writing to the log for others, and hearing what became of it |
+//! | [`csds`] | what each stream was told, for CSDS |
+//! | `tls` | the certificates of the gRPC port, kept up with their files |
 //! | [`load_reports`] | what clients say of the load they send |
 //! | [`admin`], [`metrics`], [`health`] | read-only answers about all of it |
 
 pub mod admin;
 pub mod app;
+pub mod csds;
 pub mod gateway;
 pub mod health;
 pub mod ingest;
@@ -27,6 +30,7 @@ pub mod progress;
 pub mod render;
 pub mod settings;
 pub mod snapshot;
+mod tls;
 
 pub use app::{FatalError, Observer, RunningObserver, StartCheck, StartError};
 pub use settings::{LogWrites, Settings};

@@ -100,6 +100,18 @@ pub const LOAD_CLUSTERS_MAX: usize = 50_000;
 /// Localities of a cluster that one client may name: fabrics times zones.
 pub const LOAD_LOCALITIES_MAX: usize = 64;
 
+/// Resources in one answer about the state of clients: hundreds of clients, or one that holds a fleet.
+pub const CSDS_RESOURCES_MAX: usize = 50_000;
+
+/// Size of such an answer, bytes: gRPC clients refuse messages over 4 MiB.
+pub const CSDS_BYTES_MAX: usize = 4 * 1024 * 1024 - 64 * 1024;
+
+/// Such answers that are made at a time; who asks beside them waits. Each is held in memory whole.
+pub const CSDS_QUESTIONS_MAX: usize = 4;
+
+/// Matchers of one question, each tried for every client.
+pub const CSDS_MATCHERS_MAX: usize = 100;
+
 const _: () = assert!(STALE_AFTER.as_secs() < waypost_core::limits::TTL_MIN.as_secs());
 const _: () = assert!(REOPEN_PAUSE_MIN.as_millis() < REOPEN_PAUSE_MAX.as_millis());
 

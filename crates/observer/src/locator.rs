@@ -8,6 +8,7 @@
 
 mod cache;
 mod fabrics;
+mod federated;
 mod limits;
 mod load_gate;
 mod members;
@@ -29,6 +30,7 @@ use waypost_store::{ClusterOutline, ClusterSnapshot, ServiceState, Store, Subscr
 
 use crate::render::cluster::Properties;
 use crate::render::endpoints::Asker;
+use crate::render::federated::FederatedName;
 use crate::render::{self, Rendered, d2, endpoints, envoy, names, names::Target, server};
 use cache::{Cache, Source};
 use fabrics::Fabrics;
@@ -330,6 +332,9 @@ impl ResourceLocator for Locator {
         name: &str,
         variant: Variant,
     ) -> Option<EncodedResource> {
+        if let Some(federated) = FederatedName::parse(resource_type, name) {
+            return self.find_federated(resource_type, name, &federated, variant);
+        }
         let target = Target::parse(resource_type, name)?;
         match (resource_type, &target) {
             (ResourceType::D2Node, _) => self.find_node(name, &target),

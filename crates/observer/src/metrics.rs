@@ -7,12 +7,14 @@ mod load;
 mod records;
 mod streams;
 mod striped;
+mod tls;
 
 pub use gateway::GatewayMetrics;
 pub use ingest::IngestMetrics;
 pub use load::LoadMetrics;
 pub use records::OutcomeCounts;
 pub use streams::StreamMetrics;
+pub use tls::TlsMetrics;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _};
@@ -63,6 +65,12 @@ impl Metrics {
                 load: LoadMetrics::register(registry),
             }
         })
+    }
+
+    /// Those of the gRPC port's certificates, where it has any.
+    #[must_use]
+    pub fn register_tls(registry: &SharedRegistry) -> TlsMetrics {
+        registry.with(TlsMetrics::register)
     }
 }
 

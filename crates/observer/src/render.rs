@@ -8,6 +8,7 @@ pub(crate) mod cluster;
 pub mod d2;
 pub mod endpoints;
 pub mod envoy;
+pub mod federated;
 pub mod inspect;
 mod json;
 mod load_balancing;

@@ -16,5 +16,5 @@ pub use admin_server::{AdminServer, SharedRegistry};
 pub use bind::{BindError, bind_tcp};
 pub use clock::WallClock;
 pub use readiness::{PendingTask, Readiness, ReadinessTask, Strictness};
-pub use shutdown::{StopSignal, StopSignals};
+pub use shutdown::{HangupSignals, StopSignal, StopSignals};
 pub use telemetry::{LogFormat, TelemetryError};

@@ -1,4 +1,4 @@
-//! Being told to stop.
+//! Being told to stop, and to read files again.
 
 use std::io;
 
@@ -39,5 +39,25 @@ impl StopSignals {
             _ = self.terminate.recv() => StopSignal::Terminate,
             _ = self.interrupt.recv() => StopSignal::Interrupt,
         }
+    }
+}
+
+/// SIGHUP, by which operators ask a server to read its files again. From the moment of installation it no longer
+/// ends the process.
+#[derive(Debug)]
+pub struct HangupSignals(Signal);
+
+impl HangupSignals {
+    /// From now on the signal is taken. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// The process cannot install a signal handler.
+    pub fn install() -> io::Result<Self> {
+        signal(SignalKind::hangup()).map(Self)
+    }
+
+    /// Waits for the next one. Cancel-safe; some that come together are one.
+    pub async fn next(&mut self) {
+        let _ = self.0.recv().await;
     }
 }

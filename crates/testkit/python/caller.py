@@ -2,7 +2,7 @@
 
 One JSON object a line into --out, as each call ends: "start" and "end" (seconds since the epoch),
 "ok", and "by" (who answered) or "code" and "why". GRPC_XDS_BOOTSTRAP in the environment names the
-bootstrap file for xds:/// targets. Says "called" after the first answer. Ends on SIGTERM, when the
+bootstrap file for xds:/// targets. With --csds PORT it tells there what it was sent (CSDS). Says "called" after the first answer. Ends on SIGTERM, when the
 calls in flight have ended.
 """
 import argparse
@@ -10,6 +10,7 @@ import asyncio
 import json
 import signal
 import time
+from concurrent import futures
 
 import grpc
 from google.protobuf.wrappers_pb2 import StringValue
@@ -43,12 +44,26 @@ async def is_set_within(event, seconds):
     return event.is_set()
 
 
+def tell_own_status(port):
+    """Serves what this process's xDS clients were sent."""
+    import grpc_csds
+
+    server = grpc.server(futures.ThreadPoolExecutor(max_workers=1))
+    grpc_csds.add_csds_servicer(server)
+    server.add_insecure_port(f"127.0.0.1:{port}")
+    server.start()
+    # Kept for as long as the process lives.
+    tell_own_status.server = server
+
+
 async def main(args):
     stop = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
     # Transparent retries of calls that never reached a server stay on, as every client has them;
     # retries by policy are off unless the service's configuration asks for them.
+    if args.csds:
+        tell_own_status(args.csds)
     async with grpc.aio.insecure_channel(args.target) as channel:
         with open(args.out, "a", buffering=1) as out:
             call = channel.unary_unary(
@@ -74,4 +89,5 @@ if __name__ == "__main__":
     parser.add_argument("--concurrency", type=int, default=4)
     parser.add_argument("--deadline", type=float, default=5.0, help="seconds for one call")
     parser.add_argument("--first", type=float, default=30.0, help="seconds for the first answer")
+    parser.add_argument("--csds", type=int, default=0, help="a port for CSDS; 0 for none")
     asyncio.run(main(parser.parse_args()))

@@ -92,13 +92,40 @@ impl Caller {
         out: &Path,
         load: Load,
     ) -> anyhow::Result<Self> {
+        let command = Self::command(language, target, bootstrap, out, load)?;
+        Self::spawn("caller", command, out).await
+    }
+
+    /// As `start`, in Python; tells what it was sent (CSDS) on a port of 127.0.0.1.
+    ///
+    /// # Errors
+    /// As `start`.
+    pub async fn start_with_csds(
+        target: &str,
+        bootstrap: &Path,
+        out: &Path,
+        load: Load,
+        port: u16,
+    ) -> anyhow::Result<Self> {
+        let mut command = Self::command(Language::Python, target, bootstrap, out, load)?;
+        command.args(["--csds", &port.to_string()]);
+        Self::spawn("caller", command, out).await
+    }
+
+    fn command(
+        language: Language,
+        target: &str,
+        bootstrap: &Path,
+        out: &Path,
+        load: Load,
+    ) -> anyhow::Result<Command> {
         ensure!(!out.exists(), "{} exists already", out.display());
         let mut command = language.client()?;
         with_bootstrap(&mut command, bootstrap);
         command.args(["--target", target]).arg("--out").arg(out);
         command.args(["--rate", &load.rate.to_string()]);
         command.args(["--concurrency", &load.concurrency.to_string()]);
-        Self::spawn("caller", command, out).await
+        Ok(command)
     }
 
     /// Starts a program that writes calls to `out`, and waits for the line `called`.

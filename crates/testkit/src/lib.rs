@@ -4,6 +4,7 @@
 //! unmodified clients, and looks at them from outside.
 
 pub mod caller;
+pub mod certificates;
 pub mod d2_caller;
 mod descendants;
 pub mod dns;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tonic::transport::Endpoint;
+use waypost_tls::{ClientTls, ServerAddress};
 
 use crate::codec::Codec;
 use crate::counters::Counters;
@@ -28,7 +29,9 @@ pub enum ServerAddressError {
     #[error("{0} servers are given; at most {SERVERS_MAX} are allowed")]
     TooMany(usize),
     /// Not an address.
-    #[error("bad server address {0:?}; expected HOST:PORT, for example 127.0.0.1:18000")]
+    #[error(
+        "bad server address {0:?}; expected HOST:PORT or https://HOST:PORT, for example 127.0.0.1:18000"
+    )]
     Bad(String),
 }
 
@@ -46,6 +49,7 @@ pub struct Activity {
 pub struct Driver<C: Codec> {
     machine: Machine<C>,
     servers: Vec<Endpoint>,
+    tls: ClientTls,
     links: Vec<LinkIo>,
     /// The machine's times count from here.
     epoch: Instant,
@@ -53,8 +57,8 @@ pub struct Driver<C: Codec> {
 }
 
 impl<C: Codec> Driver<C> {
-    /// Connects a machine to its servers (`HOST:PORT`, as many as the machine was made for). Nothing
-    /// is opened before something is watched and [`Driver::next`] is awaited, on a tokio runtime.
+    /// Connects a machine to its servers, as many as it was made for: `HOST:PORT`, or `https://HOST:PORT` by TLS.
+    /// Nothing is opened before something is watched and [`Driver::next`] is awaited, on a tokio runtime.
     ///
     /// # Errors
     /// See [`ServerAddressError`].
@@ -72,10 +76,18 @@ impl<C: Codec> Driver<C> {
         Ok(Self {
             machine,
             servers: servers.collect::<Result<_, _>>()?,
+            tls: ClientTls::default(),
             links: Vec::new(),
             epoch: Instant::now(),
             activity_tx: watch::Sender::default(),
         })
+    }
+
+    /// Connects to `https://` servers by `tls` instead of the certificates that are installed on this machine.
+    #[must_use]
+    pub fn with_tls(mut self, tls: ClientTls) -> Self {
+        self.tls = tls;
+        self
     }
 
     /// What it watches and holds.
@@ -126,7 +138,8 @@ impl<C: Codec> Driver<C> {
         match action {
             Action::Open { link, server } => {
                 let endpoint = &self.servers[server];
-                let io = LinkIo::open(link, endpoint, self.machine.policy());
+                let channel = waypost_tls::connect_lazy(endpoint, &self.tls);
+                let io = LinkIo::open(link, channel, self.machine.policy());
                 self.links.push(io);
             }
             Action::Close { link } => self.links.retain(|io| io.id != link),
@@ -179,12 +192,9 @@ impl<C: Codec> Driver<C> {
 
 fn to_endpoint(address: &str) -> Result<Endpoint, ServerAddressError> {
     let bad = || ServerAddressError::Bad(address.to_owned());
-    let authority: tonic::codegen::http::uri::Authority = address.parse().map_err(|_| bad())?;
-    if authority.port_u16().is_none() || authority.host().is_empty() || address.contains('@') {
-        return Err(bad());
-    }
-    let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|_| bad())?;
+    let endpoint = ServerAddress::parse(address).and_then(|address| address.to_endpoint());
     Ok(endpoint
+        .map_err(|_| bad())?
         .connect_timeout(CONNECT_MAX)
         .http2_keep_alive_interval(KEEPALIVE)
         .keep_alive_timeout(KEEPALIVE)

@@ -100,6 +100,19 @@ pub(crate) enum Verdict {
     Stale,
 }
 
+/// How it stands with the newest response of a type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// There is none.
+    NothingSent,
+    /// The client has not answered it.
+    Awaited,
+    /// The client confirmed it.
+    Acked,
+    /// The client rejected it.
+    Rejected,
+}
+
 /// The responses of one type and their acknowledgement.
 #[derive(Debug, Default)]
 pub(crate) struct AckState {
@@ -158,6 +171,15 @@ impl AckState {
         self.newest.is_some() && self.answered != self.newest
     }
 
+    pub(crate) fn standing(&self) -> Standing {
+        match self.newest {
+            None => Standing::NothingSent,
+            newest if self.answered != newest => Standing::Awaited,
+            newest if self.acked == newest => Standing::Acked,
+            Some(_) => Standing::Rejected,
+        }
+    }
+
     /// Whether any response was answered on this stream.
     pub(crate) fn has_answer(&self) -> bool {
         self.answered.is_some()
@@ -170,6 +192,7 @@ impl AckState {
     pub(crate) fn view(&self, resource_type: ResourceType) -> AckView {
         AckView {
             resource_type,
+            standing: self.standing(),
             last_nonce_sent: self.newest.map(|n| n.to_string()),
             last_nonce_acked: self.acked.map(|n| n.to_string()),
             responses: self.responses,
@@ -184,6 +207,8 @@ impl AckState {
 pub struct AckView {
     /// The type.
     pub resource_type: ResourceType,
+    /// How it stands with the newest response.
+    pub standing: Standing,
     /// Nonce of the newest response.
     pub last_nonce_sent: Option<String>,
     /// Nonce of the newest response that the client confirmed.
@@ -246,6 +271,7 @@ mod tests {
             assert_eq!(verdict, Verdict::Nack);
         }
         assert!(!acks.is_awaited());
+        assert_eq!(acks.standing(), Standing::Rejected);
         let view = acks.view(ResourceType::Cluster);
         assert_eq!((view.nacks, view.responses), (2, 2));
         assert_eq!(view.last_error.as_deref(), Some("no"));

@@ -14,6 +14,7 @@ use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use hyper::rt::Executor;
 use parking_lot::Mutex;
+use tokio::io::AsyncWrite;
 
 use crate::limits::ROUNDS_PER_TURN_MAX;
 use crate::registry::StreamHandle;
@@ -105,21 +106,21 @@ impl Future for Part {
 }
 
 /// The task of a connection: over when the HTTP/2 layer is, which ends the streams that are left.
-pub(crate) struct Driver {
+pub(crate) struct Driver<W> {
     parts: FuturesUnordered<Part>,
     executor: ConnectionExecutor,
-    flusher: Flusher,
+    flusher: Flusher<W>,
     turn: Arc<Turn>,
     /// Of `turn`.
     waker: Waker,
 }
 
-impl Driver {
+impl<W: AsyncWrite + Unpin> Driver<W> {
     /// `connection` gives its streams to `executor` and writes to the other side of `flusher`.
     pub(crate) fn new(
         connection: impl Future<Output = ()> + Send + 'static,
         executor: ConnectionExecutor,
-        flusher: Flusher,
+        flusher: Flusher<W>,
     ) -> Self {
         let parts = FuturesUnordered::new();
         parts.push(Part::Connection(Box::pin(connection)));
@@ -131,6 +132,11 @@ impl Driver {
             waker: Waker::from(Arc::clone(&turn)),
             turn,
         }
+    }
+
+    /// Lets go of all parts, and gives back the half of the socket that writes.
+    pub(crate) fn into_socket(self) -> W {
+        self.flusher.into_inner()
     }
 
     /// Polls whoever was woken, a bounded number of them: `FuturesUnordered` stops after as many as
@@ -150,7 +156,7 @@ impl Driver {
     }
 }
 
-impl Future for Driver {
+impl<W: AsyncWrite + Unpin> Future for Driver<W> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -185,10 +191,11 @@ mod tests {
     use futures::task::AtomicWaker;
     use hyper::rt::Write as _;
     use tokio::io::AsyncReadExt as _;
+    use tokio::net::tcp::OwnedReadHalf;
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::socket::{CollectingSocket, split};
+    use crate::socket::{CollectingSocket, collect};
     use crate::testing::CountWakes;
 
     const STREAMS: usize = 5;
@@ -216,7 +223,7 @@ mod tests {
     fn mk_layer(
         wire: &Arc<Wire>,
         requests: &Arc<Mutex<usize>>,
-        mut socket: CollectingSocket,
+        mut socket: CollectingSocket<OwnedReadHalf>,
     ) -> impl Future<Output = ()> + Send + use<> {
         let (wire, requests) = (Arc::clone(wire), Arc::clone(requests));
         poll_fn(move |cx| {
@@ -238,7 +245,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let peer = TcpStream::connect(listener.local_addr().unwrap());
         let (peer, accepted) = tokio::join!(peer, listener.accept());
-        let (mut peer, (socket, flusher)) = (peer.unwrap(), split(accepted.unwrap().0));
+        let (read, write) = accepted.unwrap().0.into_split();
+        let (mut peer, (socket, flusher)) = (peer.unwrap(), collect(read, write));
         let (wire, requests) = (Arc::<Wire>::default(), Arc::default());
         let executor = ConnectionExecutor::default();
         for index in 0..STREAMS {

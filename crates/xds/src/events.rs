@@ -98,6 +98,38 @@ impl RefusalReason {
     }
 }
 
+/// Why no connection came of a TLS handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HandshakeFailure {
+    /// The peer spoke without TLS.
+    Plaintext,
+    /// The peer speaks TLS, and this listener does not.
+    NotServed,
+    /// The peer did not finish in time.
+    TooSlow,
+    /// The peer shows no certificate, or one that is not good.
+    ClientCertificate,
+    /// The peer does not take this server's certificate, or something else of it.
+    RefusedByPeer,
+    /// The two have no version, cipher or protocol in common, or it is no TLS.
+    Protocol,
+}
+
+impl HandshakeFailure {
+    /// The closed label of metrics.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Plaintext => "plaintext",
+            Self::NotServed => "not_served",
+            Self::TooSlow => "too_slow",
+            Self::ClientCertificate => "client_certificate",
+            Self::RefusedByPeer => "refused_by_peer",
+            Self::Protocol => "protocol",
+        }
+    }
+}
+
 /// Why a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EndReason {
@@ -139,6 +171,15 @@ pub enum Event<'a> {
     Refused {
         /// Why.
         reason: RefusalReason,
+    },
+    /// A TLS handshake came to nothing; its connection is closed.
+    HandshakeFailed {
+        /// Where it came from.
+        peer: SocketAddr,
+        /// Why.
+        reason: HandshakeFailure,
+        /// The same for people.
+        detail: &'a str,
     },
     /// A stream that was opened ended.
     StreamEnded {

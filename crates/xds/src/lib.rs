@@ -6,7 +6,7 @@
 //!   [`EventHandler`] is told what happens.
 //! * [`Listener`] serves it, beside any other gRPC service, on one HTTP/2 port.
 //!
-//! How a stream works, from the outside in: `listener` accepts, `drive` polls a connection and its
+//! How a stream works, from the outside in: `listener` accepts, `secure` shakes hands where TLS is spoken, `drive` polls a connection and its
 //! streams in one task and `socket` writes once for all of them, `connection` tells xDS streams from
 //! other calls, `server` admits, `body` reads requests and writes responses when the connection asks
 //! for a frame, `glance` knows an acknowledgement without decoding it, `stream` is the state machine
@@ -27,6 +27,7 @@ mod drive;
 mod events;
 mod framing;
 mod glance;
+mod inventory;
 pub mod limits;
 mod listener;
 mod mailbox;
@@ -38,6 +39,7 @@ mod registry;
 mod request;
 mod responder;
 mod scope;
+mod secure;
 mod server;
 mod settings;
 mod socket;
@@ -51,12 +53,14 @@ mod testing;
 mod turn;
 mod unknown;
 
-pub use ack::AckView;
+pub use ack::{AckView, Standing};
 pub use body::AdsBody;
 pub use buf::MessageBuf;
 pub use events::{
-    EndReason, Event, EventHandler, IgnoreEvents, RefusalReason, RequestKind, Transport,
+    EndReason, Event, EventHandler, HandshakeFailure, IgnoreEvents, RefusalReason, RequestKind,
+    Transport,
 };
+pub use inventory::{Inventory, ResourceState, ResourceStatus, TypeInventory};
 pub use listener::{ListenError, ListenSettings, Listener, PeerAddress, Serving};
 pub use node::{ADDRESS_FAMILIES_KEY, NodeInfo};
 pub use registry::{StreamId, StreamRegistry, StreamView, TypeView};

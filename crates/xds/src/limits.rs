@@ -79,6 +79,20 @@ pub const PREFACE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often a connection that has sent a part of its preface is looked at.
 pub const PREFACE_POLL: Duration = Duration::from_millis(50);
 
+/// How long a TLS handshake may take, from the connection's first byte to its last message. A client far away
+/// and under load needs a second.
+pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// TLS handshakes that a listener carries out at once; the next one waits, within its own time. Each has buffers
+/// of some tens of KiB, and all of them together are answered in less than a second.
+pub const HANDSHAKES_MAX: usize = 1_024;
+
+/// How long a client that speaks without TLS where TLS is spoken is told so.
+pub const TELL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Calls of such a client that are answered at a time.
+pub const TOLD_CALLS_MAX: u32 = 16;
+
 /// Pause of the accept loop after an error such as "too many open files".
 pub const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 

@@ -1,5 +1,6 @@
 //! Accepts connections and drives them: one thread and one single-threaded runtime per core, all
-//! accepting from one socket. xDS methods go to the engine, everything else to another service.
+//! accepting from one socket. xDS methods go to the engine, everything else to another service. With or without
+//! TLS a connection is served by the same code over another kind of socket.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -14,18 +15,22 @@ use http_body::Body;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper_util::rt::TokioTimer;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio_rustls::rustls::ServerConfig;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service;
 
 use crate::connection::ConnectionService;
 use crate::drive::{ConnectionExecutor, Driver};
-use crate::events::{Event, RefusalReason};
+use crate::events::{Event, HandshakeFailure, RefusalReason};
 use crate::limits;
 use crate::mailbox::Mailbox;
+use crate::secure::{self, Handshakes, Spoken};
 use crate::server::AdsServer;
-use crate::socket::split;
+use crate::socket::{CollectingSocket, Flusher, collect};
 
 /// Why a listener could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +67,9 @@ pub struct ListenSettings {
     pub keepalive_interval: Duration,
     /// How long the answer may take before the connection is closed.
     pub keepalive_timeout: Duration,
+    /// TLS for every connection, by what is in force when it is made; `None` for none. The configuration should
+    /// offer `h2` by ALPN.
+    pub tls: Option<watch::Receiver<Arc<ServerConfig>>>,
 }
 
 impl Default for ListenSettings {
@@ -72,6 +80,7 @@ impl Default for ListenSettings {
             connections_max: limits::CONNECTIONS_MAX_DEFAULT,
             keepalive_interval: limits::KEEPALIVE_INTERVAL_DEFAULT,
             keepalive_timeout: limits::KEEPALIVE_TIMEOUT_DEFAULT,
+            tls: None,
         }
     }
 }
@@ -132,6 +141,7 @@ impl Listener {
             stop_accepting: CancellationToken::new(),
             stop: CancellationToken::new(),
             tracker: TaskTracker::new(),
+            handshakes: settings.tls.clone().map(Handshakes::new),
             settings,
         });
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -223,6 +233,8 @@ fn join_all(workers: Vec<JoinHandle<()>>) {
 struct Shared {
     server: AdsServer,
     settings: ListenSettings,
+    /// Where TLS is spoken.
+    handshakes: Option<Handshakes>,
     connections: AtomicUsize,
     /// No new connections; the open ones are told to go away.
     stop_accepting: CancellationToken,
@@ -312,14 +324,67 @@ where
 {
     // Small responses must not wait for the acknowledgement of the one before.
     let _ = socket.set_nodelay(true);
-    // hyper has no deadline for a preface: a peer that sends a part of it would be kept for ever.
-    let spoken = tokio::time::timeout(limits::PREFACE_TIMEOUT, has_spoken(&socket));
-    if !matches!(spoken.await, Ok(true)) {
-        return;
+    if let Some(handshakes) = &shared.handshakes {
+        // In a box: the room for a handshake would be kept for every plain connection too.
+        return Box::pin(serve_secure(shared, handshakes, socket, peer, fallback)).await;
     }
+    // hyper has no deadline for a preface: a peer that sends a part of it would be kept for ever.
+    let spoken = tokio::time::timeout(limits::PREFACE_TIMEOUT, secure::first_words(&socket));
+    match spoken.await {
+        Ok(Spoken::Preface | Spoken::Else) => {}
+        Ok(Spoken::Tls) => {
+            let event = Event::HandshakeFailed {
+                peer,
+                reason: HandshakeFailure::NotServed,
+                detail: "it speaks TLS; this port is served without",
+            };
+            return shared.server.events().on_event(&event);
+        }
+        Ok(Spoken::Nothing) | Err(_) => return,
+    }
+    let (read, write) = socket.into_split();
+    serve_http2(shared, collect(read, write), peer, fallback).await;
+}
+
+async fn serve_secure<F, B>(
+    shared: &Shared,
+    handshakes: &Handshakes,
+    socket: TcpStream,
+    peer: SocketAddr,
+    fallback: F,
+) where
+    F: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    F::Error: std::fmt::Display + Send + 'static,
+    F::Future: Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
+{
+    // In a box that goes when it is over.
+    let shaken = Box::pin(handshakes.shake(socket, peer, shared.server.events())).await;
+    if let Some((read, write)) = shaken {
+        let socket = serve_http2(shared, collect(read, write), peer, fallback).await;
+        secure::say_goodbye(socket).await;
+    }
+}
+
+/// Serves a connection whose preface is there, to its end.
+async fn serve_http2<R, W, F, B>(
+    shared: &Shared,
+    (socket, flusher): (CollectingSocket<R>, Flusher<W>),
+    peer: SocketAddr,
+    fallback: F,
+) -> W
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Unpin,
+    F: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    F::Error: std::fmt::Display + Send + 'static,
+    F::Future: Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
+{
     let executor = ConnectionExecutor::default();
     let service = ConnectionService::new(shared.server.clone(), peer, fallback, executor.clone());
-    let (socket, flusher) = split(socket);
     let connection = http2::Builder::new(executor.clone())
         .timer(TokioTimer::new())
         .max_concurrent_streams(shared.settings.streams_per_connection_max)
@@ -344,24 +409,9 @@ where
             tracing::debug!(%peer, %error, "connection ended");
         }
     };
-    Driver::new(connection, executor, flusher).await;
-}
-
-/// Waits until the HTTP/2 preface has arrived, or something that is none and for hyper to refuse.
-/// `false`: the peer has closed its side before. Looks only: nothing is taken from the socket.
-async fn has_spoken(socket: &TcpStream) -> bool {
-    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-    let mut seen = [0; PREFACE.len()];
-    loop {
-        match socket.peek(&mut seen).await {
-            Ok(0) | Err(_) => return false,
-            Ok(count) if count == PREFACE.len() || !PREFACE.starts_with(&seen[..count]) => {
-                return true;
-            }
-            // A part of it: the socket stays readable, so only time tells whether more has come.
-            Ok(_) => tokio::time::sleep(limits::PREFACE_POLL).await,
-        }
-    }
+    let mut driver = Driver::new(connection, executor, flusher);
+    (&mut driver).await;
+    driver.into_socket()
 }
 
 async fn sweep(shared: Arc<Shared>) {

@@ -105,6 +105,15 @@ impl<V> NameMap<V> {
         few.chain(many.into_iter().flat_map(|many| many.keys()))
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&ResourceName, &V)> {
+        let (few, many) = match self {
+            Self::Few(few) => (Some(few), None),
+            Self::Many(many) => (None, Some(many)),
+        };
+        let few = few.into_iter().flatten().map(|(name, value)| (name, value));
+        few.chain(many.into_iter().flat_map(|many| many.iter()))
+    }
+
     pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         let (few, many) = match self {
             Self::Few(few) => (Some(few), None),

@@ -55,6 +55,10 @@ impl Pending {
         self.by_name.is_empty()
     }
 
+    pub(crate) fn names(&self) -> impl Iterator<Item = &ResourceName> {
+        self.by_name.names()
+    }
+
     /// Makes room for so many more names.
     pub(crate) fn reserve(&mut self, names: usize) {
         self.by_name.reserve(names);

@@ -14,6 +14,7 @@ use waypost_core::Variant;
 
 use crate::ack::AckView;
 use crate::events::{EndReason, Transport};
+use crate::inventory::Inventory;
 use crate::node::NodeInfo;
 use crate::outbox::{Backlog, Outbox};
 use crate::stream::Stream;
@@ -137,6 +138,24 @@ impl StreamRegistry {
     pub fn view(&self, names_max: usize) -> Vec<StreamView> {
         let handles = self.handles();
         handles.iter().map(|h| h.view(names_max)).collect()
+    }
+
+    /// What each open stream was told of each resource, streams in order; `None` for one that `wants` refuses
+    /// by its node. Looks at one stream when the next item is asked for.
+    pub fn inventories(
+        &self,
+        wants: impl Fn(Option<&NodeInfo>) -> bool,
+        resources_max: usize,
+    ) -> impl Iterator<Item = Inventory> {
+        let handles = self.handles().into_iter();
+        handles.filter_map(move |handle| {
+            let stream = handle.view(0);
+            if !wants(stream.node.as_ref()) {
+                return None;
+            }
+            let known = handle.stream.lock().inventory(resources_max);
+            Some(Inventory::new(stream, known, resources_max))
+        })
     }
 
     /// One open stream.

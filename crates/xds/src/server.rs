@@ -271,7 +271,7 @@ fn response(body: AdsBody) -> Response<AdsBody> {
 }
 
 /// A status without a stream: all of it is in the headers ("Trailers-Only").
-fn refusal(status: &Status) -> Response<AdsBody> {
+pub(crate) fn refusal(status: &Status) -> Response<AdsBody> {
     let mut response = response(AdsBody::empty());
     status.put(response.headers_mut());
     response

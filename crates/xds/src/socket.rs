@@ -14,9 +14,7 @@ use std::task::{Context, Poll, Waker};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use tokio::io::AsyncWrite as _;
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::limits::WRITE_BYTES_MAX;
 
@@ -25,9 +23,11 @@ thread_local! {
     static SPARE: RefCell<Vec<u8>> = RefCell::default();
 }
 
-/// Cuts a socket into the side that HTTP/2 reads and writes and the side that flushes it.
-pub(crate) fn split(socket: TcpStream) -> (CollectingSocket, Flusher) {
-    let (read, write) = socket.into_split();
+/// Makes of the halves of a socket the side that HTTP/2 reads and writes and the side that flushes it.
+pub(crate) fn collect<R: AsyncRead, W: AsyncWrite>(
+    read: R,
+    write: W,
+) -> (CollectingSocket<R>, Flusher<W>) {
     let outgoing = Arc::new(Mutex::new(Outgoing::default()));
     let socket = CollectingSocket {
         read: TokioIo::new(read),
@@ -93,12 +93,12 @@ impl Outgoing {
 }
 
 /// The side of a socket that HTTP/2 reads and writes.
-pub(crate) struct CollectingSocket {
-    read: TokioIo<OwnedReadHalf>,
+pub(crate) struct CollectingSocket<R> {
+    read: TokioIo<R>,
     outgoing: Arc<Mutex<Outgoing>>,
 }
 
-impl Read for CollectingSocket {
+impl<R: AsyncRead + Unpin> Read for CollectingSocket<R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -108,7 +108,7 @@ impl Read for CollectingSocket {
     }
 }
 
-impl Write for CollectingSocket {
+impl<R: Unpin> Write for CollectingSocket<R> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -148,12 +148,12 @@ impl Write for CollectingSocket {
 }
 
 /// The side of a socket that hands to the system what was collected.
-pub(crate) struct Flusher {
-    write: OwnedWriteHalf,
+pub(crate) struct Flusher<W> {
+    write: W,
     outgoing: Arc<Mutex<Outgoing>>,
 }
 
-impl Flusher {
+impl<W: AsyncWrite + Unpin> Flusher<W> {
     /// Writes what was collected, as much as the peer takes; `cx` is woken when it takes more.
     pub(crate) fn flush(&mut self, cx: &mut Context<'_>) {
         let mut outgoing = self.outgoing.lock();
@@ -177,9 +177,18 @@ impl Flusher {
             }
         }
         outgoing.give_back();
+        // TLS has taken more than the system has; a plain socket has nothing to flush.
+        if let Poll::Ready(Err(error)) = Pin::new(&mut self.write).poll_flush(cx) {
+            outgoing.error = Some(error.kind());
+        }
         if let Some(waker) = outgoing.waiting.take() {
             waker.wake();
         }
+    }
+
+    /// The half that writes.
+    pub(crate) fn into_inner(self) -> W {
+        self.write
     }
 }
 
@@ -188,26 +197,29 @@ mod tests {
     use std::future::poll_fn;
 
     use tokio::io::AsyncReadExt as _;
-    use tokio::net::TcpListener;
+    use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
 
-    async fn mk_connection() -> (CollectingSocket, Flusher, TcpStream) {
+    type Sides = (CollectingSocket<OwnedReadHalf>, Flusher<OwnedWriteHalf>);
+
+    async fn mk_connection() -> (Sides, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let peer = TcpStream::connect(listener.local_addr().unwrap());
         let (peer, accepted) = tokio::join!(peer, listener.accept());
-        let (socket, flusher) = split(accepted.unwrap().0);
-        (socket, flusher, peer.unwrap())
+        let (read, write) = accepted.unwrap().0.into_split();
+        (collect(read, write), peer.unwrap())
     }
 
-    async fn write(socket: &mut CollectingSocket, parts: &[&[u8]]) -> usize {
+    async fn write(socket: &mut CollectingSocket<OwnedReadHalf>, parts: &[&[u8]]) -> usize {
         let slices: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
         poll_fn(|cx| Pin::new(&mut *socket).poll_write_vectored(cx, &slices))
             .await
             .unwrap()
     }
 
-    async fn flush(flusher: &mut Flusher) {
+    async fn flush(flusher: &mut Flusher<OwnedWriteHalf>) {
         poll_fn(|cx| {
             flusher.flush(cx);
             Poll::Ready(())
@@ -217,7 +229,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_written_in_a_turn_arrives_in_order_once_it_is_flushed() {
-        let (mut socket, mut flusher, mut peer) = mk_connection().await;
+        let ((mut socket, mut flusher), mut peer) = mk_connection().await;
         assert_eq!(write(&mut socket, &[b"a", b"", b"bc"]).await, 3);
         assert_eq!(write(&mut socket, &[b"d"]).await, 1);
         assert!(peer.try_read(&mut [0; 1]).is_err(), "sent before its time");
@@ -230,7 +242,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_peer_that_does_not_read_holds_up_itself_and_loses_nothing() {
-        let (mut socket, mut flusher, mut peer) = mk_connection().await;
+        let ((mut socket, mut flusher), mut peer) = mk_connection().await;
         let mut sent = Vec::new();
         while !flusher.outgoing.lock().is_full {
             for _ in 0..40 {

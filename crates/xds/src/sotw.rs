@@ -167,6 +167,21 @@ impl SotwSubstream {
         }
     }
 
+    /// What the client was told besides explicit names of types that keep their own: versions by name, and
+    /// whether the names without one were left out of a whole set.
+    pub(crate) fn told_set(&self) -> (Vec<(ResourceName, ResourceVersion)>, bool) {
+        match &self.told {
+            Told::Whole { set, .. } => {
+                let versions = set.iter().map(|(name, r)| (name.clone(), r.version()));
+                (versions.collect(), true)
+            }
+            Told::Parts { members, .. } => {
+                let versions = members.iter().map(|(name, v)| (name.clone(), *v));
+                (versions.collect(), false)
+            }
+        }
+    }
+
     pub(crate) fn has_fresh(&self) -> bool {
         self.must_answer
     }

@@ -22,6 +22,8 @@ use crate::status::{Code, Status};
 use crate::substream::{Draft, Engine, Phase, Scene, Substream};
 use crate::unknown::UnknownTypes;
 
+mod inventory;
+
 const TYPES: usize = ResourceType::ALL.len();
 
 /// One stream.

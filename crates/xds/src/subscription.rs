@@ -58,7 +58,26 @@ enum Told {
     VersionInDoubt,
 }
 
+/// What a client was told of one name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ToldView {
+    Nothing,
+    Absence,
+    Version(ResourceVersion),
+    VersionInDoubt(ResourceVersion),
+}
+
 impl Explicit {
+    /// What the client was told, for those who ask from outside.
+    pub(crate) fn told_so_far(&self) -> ToldView {
+        match self.told {
+            Told::Nothing => ToldView::Nothing,
+            Told::Absence => ToldView::Absence,
+            Told::Version => ToldView::Version(self.version),
+            Told::VersionInDoubt => ToldView::VersionInDoubt(self.version),
+        }
+    }
+
     /// Whether the client needs not be told that `version` is the current one.
     pub(crate) fn knows(&self, version: Option<ResourceVersion>) -> bool {
         match self.told {
@@ -214,6 +233,20 @@ impl Subscriptions {
 
     pub(crate) fn explicit_names(&self) -> impl Iterator<Item = &ResourceName> {
         self.explicit.names()
+    }
+
+    /// Explicit names and what was told of each, in no order.
+    pub(crate) fn told(&self) -> impl Iterator<Item = (&ResourceName, ToldView)> {
+        let told = self.explicit.iter();
+        told.map(|(name, explicit)| (name, explicit.told_so_far()))
+    }
+
+    /// Globs, by their URL, and the wildcard.
+    pub(crate) fn collections(&self) -> Vec<Interest> {
+        let wildcard = self.wildcard.map(|_| Interest::Wildcard);
+        let globs = self.globs.values();
+        let globs = globs.map(|glob| Interest::Glob(glob.url.clone()));
+        wildcard.into_iter().chain(globs).collect()
     }
 
     pub(crate) fn explicit_len(&self) -> usize {

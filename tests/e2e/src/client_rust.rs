@@ -240,21 +240,21 @@ impl Instance {
 
 /// What came of calls.
 #[derive(Clone, Debug, Default)]
-struct Tally {
-    calls: usize,
+pub(crate) struct Tally {
+    pub(crate) calls: usize,
     answers_by_name: BTreeMap<String, usize>,
-    failures_by_status: BTreeMap<String, usize>,
+    pub(crate) failures_by_status: BTreeMap<String, usize>,
 }
 
 /// Workers that call without a pause until they are told to end.
-struct Load {
+pub(crate) struct Load {
     tally: Arc<Mutex<Tally>>,
     end: CancellationToken,
     workers: JoinSet<()>,
 }
 
 impl Load {
-    fn start(channel: ClusterChannel) -> Self {
+    pub(crate) fn start(channel: ClusterChannel) -> Self {
         let mut load = Self {
             tally: Arc::default(),
             end: CancellationToken::new(),
@@ -290,7 +290,7 @@ impl Load {
         self.tally().failures_by_status.values().sum()
     }
 
-    async fn until_answer(&self, name: &str) -> anyhow::Result<()> {
+    pub(crate) async fn until_answer(&self, name: &str) -> anyhow::Result<()> {
         eventually(&format!("{name} is called"), SOON, || async {
             let tally = self.tally();
             ensure!(tally.answers_by_name.contains_key(name), "{tally:?}");
@@ -299,7 +299,7 @@ impl Load {
         .await
     }
 
-    async fn until_more_calls(&self, calls: usize) -> anyhow::Result<()> {
+    pub(crate) async fn until_more_calls(&self, calls: usize) -> anyhow::Result<()> {
         let goal = self.tally().calls + calls;
         eventually(&format!("{calls} more calls"), SOON, || async {
             let made = self.tally().calls;
@@ -310,7 +310,7 @@ impl Load {
     }
 
     /// Lets the calls in flight end.
-    async fn finish(mut self) -> anyhow::Result<Tally> {
+    pub(crate) async fn finish(mut self) -> anyhow::Result<Tally> {
         self.end.cancel();
         while let Some(worker) = self.workers.join_next().await {
             worker?;

@@ -25,6 +25,7 @@ pub mod mass_silence;
 pub mod protocol_core;
 pub mod protocol_limits;
 pub mod replica_digest;
+pub mod tls;
 
 use std::pin::Pin;
 
@@ -175,6 +176,13 @@ pub const PROOFS: &[Proof] = &[
         needs: "the jars of a rest.li D2 client 29.x, a JDK",
         takes: ("3 min", "90 s"),
         run: |form, figures| Box::pin(client_d2_java::prove(form, figures)),
+    },
+    Proof {
+        name: "tls",
+        shows: "grpcio, Envoy and the Rust client without TLS, by TLS and by mutual TLS; certificates are renewed, no call fails",
+        needs: "Envoy, Python with grpcio",
+        takes: ("2 min", "1 min"),
+        run: |form, figures| Box::pin(tls::prove(form, figures)),
     },
     Proof {
         name: "mass-silence",

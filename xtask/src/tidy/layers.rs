@@ -8,7 +8,7 @@ use serde_json::Value;
 /// crates of one layer do not know each other.
 const LAYERS: &[&[&str]] = &[
     &["waypost-core"],
-    &["waypost-proto"],
+    &["waypost-proto", "waypost-tls"],
     &[
         "waypost-fold",
         "waypost-store",

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use futures::future::{BoxFuture, FutureExt as _};
 use tokio::time::timeout;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Code, Streaming};
 use waypost_core::record::{Appended, Delivery};
 use waypost_core::{Offset, PartitionId, Timestamp};
@@ -15,6 +15,7 @@ use waypost_proto::v1::append_progress::Event;
 use waypost_proto::v1::append_request::Kind;
 use waypost_proto::v1::gateway_client::GatewayClient;
 use waypost_proto::v1::refused::Cause;
+use waypost_tls::{ClientTls, ServerAddress};
 
 use super::{InstanceRecord, Receipt, Sink, SinkError, Verdict};
 use crate::limits::{GATEWAY_ANSWER_MAX, GATEWAY_CONNECT_MAX, GATEWAY_KEEPALIVE};
@@ -26,7 +27,9 @@ pub enum GatewayAddressError {
     #[error("no gateway address is given; expected HOST:PORT, for example 127.0.0.1:18000")]
     None,
     /// Not an address.
-    #[error("bad gateway address {0:?}; expected HOST:PORT, for example 127.0.0.1:18000")]
+    #[error(
+        "bad gateway address {0:?}; expected HOST:PORT or https://HOST:PORT, for example 127.0.0.1:18000"
+    )]
     Bad(String),
 }
 
@@ -53,15 +56,27 @@ struct Failure {
 }
 
 impl GatewaySink {
-    /// A sink over gateways at these addresses (`HOST:PORT`). Connects when first needed, on the
-    /// current tokio runtime.
+    /// A sink over gateways at these addresses: `HOST:PORT`, or `https://HOST:PORT` by TLS, of which the
+    /// certificates must be of a CA that is installed on this machine. Connects when first needed, on the current
+    /// tokio runtime.
     ///
     /// # Errors
     /// No address, or one that is not of its form.
     pub fn new<A: AsRef<str>>(addresses: &[A]) -> Result<Self, GatewayAddressError> {
+        Self::with_tls(addresses, &ClientTls::default())
+    }
+
+    /// As [`GatewaySink::new`], with other certificates than the default for `https://` addresses.
+    ///
+    /// # Errors
+    /// No address, or one that is not of its form. Certificates are read when they are needed.
+    pub fn with_tls<A: AsRef<str>>(
+        addresses: &[A],
+        tls: &ClientTls,
+    ) -> Result<Self, GatewayAddressError> {
         let gateways: Vec<_> = addresses
             .iter()
-            .map(|address| Gateway::new(address.as_ref()))
+            .map(|address| Gateway::new(address.as_ref(), tls))
             .collect::<Result<_, _>>()?;
         if gateways.is_empty() {
             return Err(GatewayAddressError::None);
@@ -98,8 +113,8 @@ impl Sink for GatewaySink {
 }
 
 impl Gateway {
-    fn new(address: &str) -> Result<Self, GatewayAddressError> {
-        let channel = connect_lazy(address)?;
+    fn new(address: &str, tls: &ClientTls) -> Result<Self, GatewayAddressError> {
+        let channel = connect_lazy(address, tls)?;
         Ok(Self {
             address: address.to_owned(),
             client: GatewayClient::new(channel),
@@ -161,20 +176,17 @@ impl Gateway {
 /// A channel to one address that connects when first used and finds out when the other side died.
 ///
 /// # Errors
-/// The address is not of the form `HOST:PORT`.
-pub fn connect_lazy(address: &str) -> Result<Channel, GatewayAddressError> {
+/// The address is of neither form: `HOST:PORT`, or `https://HOST:PORT` by `tls`.
+pub fn connect_lazy(address: &str, tls: &ClientTls) -> Result<Channel, GatewayAddressError> {
     let bad = || GatewayAddressError::Bad(address.to_owned());
-    let authority: tonic::codegen::http::uri::Authority = address.parse().map_err(|_| bad())?;
-    if authority.port_u16().is_none() || authority.host().is_empty() || address.contains('@') {
-        return Err(bad());
-    }
-    let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|_| bad())?;
-    Ok(endpoint
+    let endpoint = ServerAddress::parse(address).and_then(|address| address.to_endpoint());
+    let endpoint = endpoint
+        .map_err(|_| bad())?
         .connect_timeout(GATEWAY_CONNECT_MAX)
         .http2_keep_alive_interval(GATEWAY_KEEPALIVE)
         .keep_alive_timeout(GATEWAY_KEEPALIVE)
-        .keep_alive_while_idle(true)
-        .connect_lazy())
+        .keep_alive_while_idle(true);
+    Ok(waypost_tls::connect_lazy(&endpoint, tls))
 }
 
 /// The text of a gRPC status with the cause that transports hide behind it.

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
-use waypost_announcer::{connect_lazy, explain};
+use waypost_announcer::{ClientTls, connect_lazy, explain};
 use waypost_core::InstanceUri;
 
 use crate::admin;
@@ -113,7 +113,7 @@ async fn ask_http(address: &str, path: &str) -> Result<(), String> {
 
 async fn ask_grpc(address: &str, service: &str) -> Result<(), String> {
     // A connection for each question: a server that accepts none is not healthy.
-    let channel = connect_lazy(address).map_err(|e| e.to_string())?;
+    let channel = connect_lazy(address, &ClientTls::default()).map_err(|e| e.to_string())?;
     let request = HealthCheckRequest {
         service: service.to_owned(),
     };

@@ -4,16 +4,21 @@ use std::net::SocketAddr;
 
 use clap::{Args, ValueEnum};
 
-use super::{LISTEN_DEFAULT, PlaceArgs};
-use crate::values::parse_host_port;
+use super::{ConnectTlsArgs, LISTEN_DEFAULT, PlaceArgs};
+use crate::values::{parse_authority, parse_gateway};
 
 #[derive(Debug, Args)]
 pub(crate) struct BootstrapArgs {
     /// Which kind of client.
     pub(crate) client: ClientArg,
-    /// The one name that resolves to all Observers, or the addresses of them all.
-    #[arg(long, value_name = "ADDR,…", value_delimiter = ',', default_value = LISTEN_DEFAULT, value_parser = parse_host_port)]
+    /// The one name that resolves to all Observers, or the addresses of them all; https://HOST:PORT for TLS.
+    #[arg(long, value_name = "ADDR,…", value_delimiter = ',', default_value = LISTEN_DEFAULT, value_parser = parse_gateway)]
     pub(crate) to: Vec<String>,
+    #[command(flatten)]
+    pub(crate) tls: ConnectTlsArgs,
+    /// Names resources by gRPC's federation, xdstp://AUTHORITY/… (grpc). [default: none, by plain names]
+    #[arg(long, value_name = "AUTHORITY", value_parser = parse_authority)]
+    pub(crate) authority: Option<String>,
     /// How the client names itself to Observers. [default: the host name]
     #[arg(long, value_name = "ID")]
     pub(crate) node_id: Option<String>,

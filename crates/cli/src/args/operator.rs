@@ -5,8 +5,8 @@ use clap::{ArgGroup, Args, ValueEnum};
 use waypost_core::config::Weight;
 use waypost_core::{ClusterName, InstanceUri};
 
-use super::{OutputArgs, WriteToArgs};
-use crate::values::{parse_host_port, parse_override_weight};
+use super::{GatewayArgs, OutputArgs, WriteToArgs};
+use crate::values::parse_override_weight;
 
 #[derive(Debug, Args)]
 pub(crate) struct AuthorArgs {
@@ -100,9 +100,8 @@ pub(crate) struct ConfigArgs {
     pub(crate) reason: Option<String>,
     #[command(flatten)]
     pub(crate) author: AuthorArgs,
-    /// The gateways of Observers that kept them; the next one is tried when one does not answer.
-    #[arg(long, value_name = "ADDR,…", value_delimiter = ',', default_value = super::LISTEN_DEFAULT, value_parser = parse_host_port)]
-    pub(crate) to: Vec<String>,
+    #[command(flatten)]
+    pub(crate) gateway: GatewayArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

@@ -1,7 +1,7 @@
 // A rest.li D2 client that is served by Waypost over xDS.
 //
 // One target resolves to all Observers: gRPC connects to one of them and, when that one dies, to
-// another. TLS is off here; with it, pass setGrpcSslContext(...) as well.
+// another.
 import com.linkedin.common.callback.FutureCallback;
 import com.linkedin.common.util.None;
 import com.linkedin.d2.balancer.D2Client;
@@ -11,7 +11,7 @@ import com.linkedin.d2.xds.balancer.XdsLoadBalancerWithFacilitiesFactory;
 D2Client client = new D2ClientBuilder()
     .setXdsServer(@TARGET@)
     .setHostName(@NODE_ID@)
-    .setLoadBalancerWithFacilitiesFactory(new XdsLoadBalancerWithFacilitiesFactory())
+@TLS@    .setLoadBalancerWithFacilitiesFactory(new XdsLoadBalancerWithFacilitiesFactory())
     .build();
 
 FutureCallback<None> started = new FutureCallback<>();

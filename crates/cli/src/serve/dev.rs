@@ -12,14 +12,19 @@ use crate::exit::{Exit, Failure};
 use crate::output;
 
 pub(crate) async fn run(args: DevArgs) -> Result<Exit, Failure> {
+    let tls = args.listen.tls.files()?;
+    let hangups = super::install_hangups(&args.listen.tls)?;
     let signals = super::install_signals()?;
     let log = open_log(&args).await?;
     let settings = mk_settings(&args);
-    let started = Observer::new(settings, Arc::new(log.clone())).start().await;
-    let result = match started {
+    let mut observer = Observer::new(settings, Arc::new(log.clone()));
+    if let Some(files) = tls {
+        observer = observer.with_tls(files);
+    }
+    let result = match observer.start().await {
         Ok(observer) => {
             output::print_line(&greeting(&args, &observer))?;
-            super::run_until_stopped(observer, signals).await
+            super::run_until_stopped(observer, signals, hangups).await
         }
         Err(error) => Err(super::start_failure(&error)),
     };
@@ -59,12 +64,15 @@ fn mk_settings(args: &DevArgs) -> Settings {
         drain: Duration::ZERO,
         fabric: String::new(),
         zone: String::new(),
-        shown: super::shown([
-            ("command", "dev".to_owned()),
-            ("data", args.data.display().to_string()),
-            ("listen", args.listen.listen.to_string()),
-            ("admin", args.listen.admin.to_string()),
-        ]),
+        shown: super::shown(
+            [
+                ("command", "dev".to_owned()),
+                ("data", args.data.display().to_string()),
+                ("listen", args.listen.listen.to_string()),
+                ("admin", args.listen.admin.to_string()),
+            ],
+            &args.listen.tls,
+        ),
     }
 }
 
@@ -72,7 +80,8 @@ fn mk_settings(args: &DevArgs) -> Settings {
 fn greeting(args: &DevArgs, observer: &RunningObserver) -> String {
     let grpc = observer.grpc_address();
     let admin = observer.admin_address();
-    let to = flag_unless("--to", &grpc.to_string(), LISTEN_DEFAULT);
+    let grpc = format!("{}{grpc}", super::grpc_scheme(&args.listen.tls));
+    let to = flag_unless("--to", &grpc, LISTEN_DEFAULT);
     let server = flag_unless("--server", &admin.to_string(), ADMIN_DEFAULT);
     format!(
         "waypost {version} dev\n\

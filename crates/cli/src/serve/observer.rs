@@ -16,11 +16,16 @@ use crate::values::show_duration;
 use crate::{kafka, output};
 
 pub(crate) async fn run(args: ObserverArgs) -> Result<Exit, Failure> {
+    let tls = args.listen.tls.files()?;
+    let hangups = super::install_hangups(&args.listen.tls)?;
     let signals = super::install_signals()?;
     let kafka_settings = kafka::settings(&args.kafka, &args.topics)?;
     let log = kafka::open(&args.kafka, &args.topics)?;
     let mut observer =
         Observer::new(mk_settings(&args), log).with_start_check(mk_start_check(kafka_settings));
+    if let Some(files) = tls {
+        observer = observer.with_tls(files);
+    }
     let _data = match &args.data {
         Some(directory) => Some(DataDirectory::take(directory)?),
         None => None,
@@ -42,12 +47,16 @@ pub(crate) async fn run(args: ObserverArgs) -> Result<Exit, Failure> {
          \x20 admin  http://{admin}  (/ready, /metrics, /api/v1)\n\
          \x20 Kafka  {brokers}, topics {prefix}.announcements, {prefix}.config, {prefix}.control",
         version = env!("CARGO_PKG_VERSION"),
-        grpc = observer.grpc_address(),
+        grpc = format_args!(
+            "{}{}",
+            super::grpc_scheme(&args.listen.tls),
+            observer.grpc_address()
+        ),
         admin = observer.admin_address(),
         brokers = args.kafka,
         prefix = args.topics.topic_prefix,
     ))?;
-    super::run_until_stopped(observer, signals).await
+    super::run_until_stopped(observer, signals, hangups).await
 }
 
 fn mk_settings(args: &ObserverArgs) -> Settings {
@@ -65,29 +74,32 @@ fn mk_settings(args: &ObserverArgs) -> Settings {
         drain: args.drain,
         fabric: args.place.fabric.clone(),
         zone: args.place.zone.clone(),
-        shown: super::shown([
-            ("command", "observer".to_owned()),
-            ("kafka", args.kafka.clone()),
-            ("topic-prefix", args.topics.topic_prefix.clone()),
-            ("listen", args.listen.listen.to_string()),
-            ("admin", args.listen.admin.to_string()),
-            ("fabric", args.place.fabric.clone()),
-            ("zone", args.place.zone.clone()),
-            ("read-only", args.read_only.to_string()),
-            ("drain", show_duration(args.drain)),
-            ("newborn-grace", show_duration(args.newborn_grace)),
-            (
-                "data",
-                args.data
-                    .as_ref()
-                    .map_or_else(String::new, |d| d.display().to_string()),
-            ),
-            ("snapshot-interval", show_duration(args.snapshot_interval)),
-            (
-                "serve-snapshot-after",
-                show_duration(args.serve_snapshot_after),
-            ),
-        ]),
+        shown: super::shown(
+            [
+                ("command", "observer".to_owned()),
+                ("kafka", args.kafka.clone()),
+                ("topic-prefix", args.topics.topic_prefix.clone()),
+                ("listen", args.listen.listen.to_string()),
+                ("admin", args.listen.admin.to_string()),
+                ("fabric", args.place.fabric.clone()),
+                ("zone", args.place.zone.clone()),
+                ("read-only", args.read_only.to_string()),
+                ("drain", show_duration(args.drain)),
+                ("newborn-grace", show_duration(args.newborn_grace)),
+                (
+                    "data",
+                    args.data
+                        .as_ref()
+                        .map_or_else(String::new, |d| d.display().to_string()),
+                ),
+                ("snapshot-interval", show_duration(args.snapshot_interval)),
+                (
+                    "serve-snapshot-after",
+                    show_duration(args.serve_snapshot_after),
+                ),
+            ],
+            &args.listen.tls,
+        ),
     }
 }
 

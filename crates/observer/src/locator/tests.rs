@@ -1,6 +1,7 @@
 //! The locator over a store: names, variants, encodings, marks.
 
 mod encoding;
+mod federated;
 mod marks;
 mod overrides;
 mod reports;

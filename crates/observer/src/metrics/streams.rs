@@ -48,6 +48,7 @@ pub struct StreamMetrics {
     streams: Family<TransportLabel, Gauge>,
     streams_ended: Family<ReasonLabel, Counter>,
     streams_refused: Family<ReasonLabel, Counter>,
+    handshakes_failed: Family<ReasonLabel, Counter>,
     requests: Requests,
     pushes: PerType<StripedCounter>,
     pushed_resources: PerType<StripedCounter>,
@@ -129,6 +130,7 @@ impl StreamMetrics {
             streams: Family::default(),
             streams_ended: Family::default(),
             streams_refused: Family::default(),
+            handshakes_failed: register_handshakes(registry),
             requests: Requests::new(),
             pushes: counters(registry, "observer_pushes", "Responses written"),
             pushed_resources: counters(
@@ -191,6 +193,7 @@ impl StreamMetrics {
             named: Mutex::new(NamedLines::new(
                 "responses were rejected, requests or resources too large",
             )),
+            named_handshakes: Mutex::new(NamedLines::new("TLS handshakes failed")),
         }
     }
 }
@@ -203,6 +206,8 @@ pub struct StreamEvents {
     started: Instant,
     /// One bad resource is rejected by every client that has it.
     named: Mutex<NamedLines>,
+    /// A client that cannot connect tries again and again.
+    named_handshakes: Mutex<NamedLines>,
 }
 
 impl EventHandler for StreamEvents {
@@ -219,6 +224,20 @@ impl EventHandler for StreamEvents {
                 count(&m.streams_ended, reason.label());
             }
             Event::Refused { reason } => count(&m.streams_refused, reason.label()),
+            Event::HandshakeFailed {
+                peer,
+                reason,
+                detail,
+            } => {
+                count(&m.handshakes_failed, reason.label());
+                if self
+                    .named_handshakes
+                    .lock()
+                    .may_name(self.started.elapsed())
+                {
+                    tracing::warn!(%peer, detail, "a client could not connect by TLS");
+                }
+            }
             Event::RequestReceived {
                 resource_type,
                 kind,
@@ -311,6 +330,16 @@ impl StreamMetrics {
         let streams = &self.streams;
         streams.get_or_create_owned(&TransportLabel { transport })
     }
+}
+
+fn register_handshakes(registry: &mut Registry) -> Family<ReasonLabel, Counter> {
+    let failed = Family::default();
+    registry.register(
+        "observer_tls_handshakes_failed",
+        "TLS handshakes that no connection came of, by why",
+        failed.clone(),
+    );
+    failed
 }
 
 fn count(family: &Family<ReasonLabel, Counter>, reason: &'static str) {

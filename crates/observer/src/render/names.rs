@@ -2,6 +2,7 @@
 
 use waypost_core::ResourceType;
 
+use super::federated::FederatedName;
 use super::server::ListeningAddress;
 
 const CLUSTERS: &str = "/d2/clusters/";
@@ -98,6 +99,9 @@ pub fn is_symlink(cluster: &str) -> bool {
 /// means the same; clients that asked in theirs are answered in theirs.
 #[must_use]
 pub fn respell(resource_type: ResourceType, name: &str) -> Option<String> {
+    if let Some(federated) = FederatedName::parse(resource_type, name) {
+        return Some(federated.plain().to_owned());
+    }
     match Target::parse(resource_type, name)? {
         Target::Instance(cluster, uri) => Some(instance(cluster, &uri)).filter(|own| own != name),
         _ => None,

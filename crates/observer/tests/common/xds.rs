@@ -9,8 +9,10 @@ use envoy_types::pb::envoy::service::discovery::v3::{
 };
 use envoy_types::pb::google::protobuf::value::Kind;
 use envoy_types::pb::google::protobuf::{ListValue, Struct, Value};
+use envoy_types::pb::google::rpc::Status as RpcStatus;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 use waypost_core::ResourceType;
 use waypost_observer::RunningObserver;
@@ -20,7 +22,7 @@ use super::{DEADLINE, channel};
 /// How long nothing may arrive when nothing should.
 pub(crate) const QUIET: Duration = Duration::from_millis(700);
 
-fn node() -> Node {
+pub(crate) fn node() -> Node {
     Node {
         id: "probe".to_owned(),
         user_agent_name: "probe".to_owned(),
@@ -62,8 +64,12 @@ impl Delta {
     }
 
     pub(crate) async fn open_as(observer: &RunningObserver, node: Node) -> Result<Self, Status> {
+        Self::open_on(channel(observer).await, node).await
+    }
+
+    pub(crate) async fn open_on(channel: Channel, node: Node) -> Result<Self, Status> {
         let (requests_tx, requests_rx) = mpsc::channel(16);
-        let mut client = AggregatedDiscoveryServiceClient::new(channel(observer).await);
+        let mut client = AggregatedDiscoveryServiceClient::new(channel);
         let responses = client
             .delta_aggregated_resources(ReceiverStream::new(requests_rx))
             .await?;
@@ -95,6 +101,27 @@ impl Delta {
         };
         self.requests_tx.send(ack).await.unwrap();
         response
+    }
+
+    /// The next response, not answered.
+    pub(crate) async fn next_unanswered(&mut self) -> DeltaDiscoveryResponse {
+        let message = tokio::time::timeout(DEADLINE, self.responses.message());
+        message.await.expect("no response").unwrap().unwrap()
+    }
+
+    /// Rejects a response.
+    pub(crate) async fn reject(&mut self, response: &DeltaDiscoveryResponse, why: &str) {
+        let nack = DeltaDiscoveryRequest {
+            type_url: response.type_url.clone(),
+            response_nonce: response.nonce.clone(),
+            error_detail: Some(RpcStatus {
+                code: 3,
+                message: why.to_owned(),
+                details: Vec::new(),
+            }),
+            ..DeltaDiscoveryRequest::default()
+        };
+        self.requests_tx.send(nack).await.unwrap();
     }
 
     pub(crate) async fn expect_quiet(&mut self) {

@@ -13,7 +13,7 @@ use futures::{FutureExt as _, StreamExt as _};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::PollSender;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
 use crate::limits::REQUESTS_QUEUED_MAX;
@@ -52,11 +52,11 @@ enum Responses {
 }
 
 impl LinkIo {
-    /// Opens a stream on a connection of its own, so that a name is resolved anew and nothing is left
+    /// Opens a stream on a channel of its own, so that a name is resolved anew and nothing is left
     /// of a connection that is half dead. Requests are sent while the server has not accepted it yet:
     /// some accept only after the first one.
-    pub(super) fn open(id: LinkId, endpoint: &Endpoint, policy: &Policy) -> Self {
-        let client = AggregatedDiscoveryServiceClient::new(endpoint.connect_lazy())
+    pub(super) fn open(id: LinkId, channel: Channel, policy: &Policy) -> Self {
+        let client = AggregatedDiscoveryServiceClient::new(channel)
             .max_decoding_message_size(policy.response_bytes_max);
         let (requests_tx, responses) = match policy.variant {
             XdsVariant::Delta => open_delta(client),
