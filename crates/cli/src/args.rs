@@ -187,6 +187,9 @@ pub(crate) struct ObserverArgs {
     /// Over how long clients are sent to other Observers when this one is told to stop.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
     pub(crate) drain: Duration,
+    /// Age at which a connection is sent to whatever Observer it finds, give or take a tenth; 0s: never.
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
+    pub(crate) connection_age_max: Duration,
     /// A log younger than this is not answered from: running announcers need a heartbeat to be in it.
     #[arg(long, value_name = "DURATION", default_value = "110s", value_parser = parse_duration)]
     pub(crate) newborn_grace: Duration,

@@ -146,6 +146,14 @@ impl Observer {
         self
     }
 
+    /// Sends connections away at this age, so that clients spread over the Observers that there are;
+    /// zero: never. An hour unless it is said.
+    #[must_use]
+    pub fn with_connection_age_max(mut self, age_max: Duration) -> Self {
+        self.listen_settings.connection_age_max = (!age_max.is_zero()).then_some(age_max);
+        self
+    }
+
     /// Serves connections with this many threads instead of one per core.
     #[must_use]
     pub fn with_threads(mut self, threads: usize) -> Self {

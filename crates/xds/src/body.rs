@@ -274,5 +274,9 @@ fn end_status(reason: EndReason) -> Status {
             Code::Unavailable,
             "this Observer is going down; connect to another one",
         ),
+        EndReason::ConnectionAge => Status::new(
+            Code::Ok,
+            "the connection has reached its largest age (setting connection_age_max)",
+        ),
     }
 }

@@ -143,6 +143,8 @@ pub enum EndReason {
     Stalled,
     /// The Observer is going down.
     Draining,
+    /// Its connection has reached its largest age.
+    ConnectionAge,
 }
 
 impl EndReason {
@@ -155,6 +157,7 @@ impl EndReason {
             Self::BadRequest(_) => "bad_request",
             Self::Stalled => "stalled",
             Self::Draining => "draining",
+            Self::ConnectionAge => "connection_age",
         }
     }
 }

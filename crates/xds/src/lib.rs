@@ -19,6 +19,7 @@
 //! where each is checked.
 
 mod ack;
+mod age;
 mod body;
 mod buf;
 mod connection;

@@ -73,6 +73,19 @@ pub const KEEPALIVE_INTERVAL_DEFAULT: Duration = Duration::from_secs(30);
 /// How long the answer to such a ping may take.
 pub const KEEPALIVE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(20);
 
+/// Age at which a connection is sent away, so that clients spread over the Observers that there are:
+/// after an Observer was added, two hours later at most. 40,000 clients are then some eleven a second.
+pub const CONNECTION_AGE_MAX_DEFAULT: Duration = Duration::from_secs(60 * 60);
+
+/// Part of that age by which it is more or less: what began together must not end together.
+pub const CONNECTION_AGE_JITTER: f64 = 0.1;
+
+/// How long other calls of such a connection may go on.
+pub const CONNECTION_AGE_GRACE: Duration = Duration::from_secs(30);
+
+/// How often such a connection is looked at for streams that its client opened meanwhile.
+pub const RETIRING_LOOK: Duration = Duration::from_millis(500);
+
 /// How long a connection may stay open without sending its whole HTTP/2 preface.
 pub const PREFACE_TIMEOUT: Duration = Duration::from_secs(30);
 

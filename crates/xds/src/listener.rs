@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service;
 
+use crate::age;
 use crate::connection::ConnectionService;
 use crate::drive::{ConnectionExecutor, Driver};
 use crate::events::{Event, HandshakeFailure, RefusalReason};
@@ -67,6 +68,8 @@ pub struct ListenSettings {
     pub keepalive_interval: Duration,
     /// How long the answer may take before the connection is closed.
     pub keepalive_timeout: Duration,
+    /// Age at which a connection is told to go away and its streams end; `None`: never.
+    pub connection_age_max: Option<Duration>,
     /// TLS for every connection, by what is in force when it is made; `None` for none. The configuration should
     /// offer `h2` by ALPN.
     pub tls: Option<watch::Receiver<Arc<ServerConfig>>>,
@@ -80,6 +83,7 @@ impl Default for ListenSettings {
             connections_max: limits::CONNECTIONS_MAX_DEFAULT,
             keepalive_interval: limits::KEEPALIVE_INTERVAL_DEFAULT,
             keepalive_timeout: limits::KEEPALIVE_TIMEOUT_DEFAULT,
+            connection_age_max: Some(limits::CONNECTION_AGE_MAX_DEFAULT),
             tls: None,
         }
     }
@@ -397,15 +401,20 @@ where
     // In a box, since what a block takes over and pins has room in it twice.
     let mut connection = Box::pin(connection);
     let stop_accepting = shared.stop_accepting.clone();
+    let (server, age_max) = (shared.server.clone(), shared.settings.connection_age_max);
     let connection = async move {
         let result = tokio::select! {
-            result = connection.as_mut() => result,
+            result = connection.as_mut() => Some(result),
             () = stop_accepting.cancelled() => {
                 connection.as_mut().graceful_shutdown();
-                connection.await
+                Some(connection.await)
+            }
+            () = age::reached(age_max) => {
+                connection.as_mut().graceful_shutdown();
+                age::retire(&mut connection, &server, peer).await
             }
         };
-        if let Err(error) = result {
+        if let Some(Err(error)) = result {
             tracing::debug!(%peer, %error, "connection ended");
         }
     };

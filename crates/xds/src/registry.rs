@@ -181,6 +181,14 @@ impl StreamRegistry {
     }
 
     /// Cuts off the streams whose clients have not read for `stall_timeout`.
+    /// Ends the streams of a connection by themselves.
+    pub(crate) fn end_those_of(&self, peer: SocketAddr, reason: EndReason) {
+        let handles = self.handles().into_iter();
+        handles
+            .filter(|handle| handle.peer == peer)
+            .for_each(|handle| handle.end(reason));
+    }
+
     pub(crate) fn cut_off_stalled(&self, stall_timeout: Duration) {
         for handle in self.handles() {
             let stalled = match handle.outbox.backlog() {

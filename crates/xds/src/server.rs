@@ -147,6 +147,11 @@ impl AdsServer {
         self.core.streams.cut_off_stalled(timeout);
     }
 
+    /// Ends the streams of the connection from `peer`.
+    pub(crate) fn end_streams_of(&self, peer: SocketAddr, reason: EndReason) {
+        self.core.streams.end_those_of(peer, reason);
+    }
+
     pub(crate) fn events(&self) -> &dyn EventHandler {
         &*self.core.engine.events
     }

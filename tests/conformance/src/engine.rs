@@ -64,6 +64,12 @@ impl EngineTarget {
         &self.server
     }
 
+    /// Open connections.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.serving.connections()
+    }
+
     /// Goes down as an Observer does.
     pub async fn shut_down(self, drain: Duration) {
         self.serving.shut_down(drain).await;
@@ -98,6 +104,7 @@ fn set(
         "first_request_timeout_ms" => settings.first_request_timeout = millis()?,
         "stall_timeout_ms" => settings.stall_timeout = millis()?,
         "removal_hold_ms" => settings.removal_hold = millis()?,
+        "connection_age_max_ms" => listen.connection_age_max = Some(millis()?),
         "streams_per_connection_max" => listen.streams_per_connection_max = value.parse()?,
         "legacy_wildcard_off" => {
             settings.legacy_wildcard = settings.legacy_wildcard.without(type_named(value)?);

@@ -21,8 +21,9 @@ pub(crate) async fn run(args: ObserverArgs) -> Result<Exit, Failure> {
     let signals = super::install_signals()?;
     let kafka_settings = kafka::settings(&args.kafka, &args.topics)?;
     let log = kafka::open(&args.kafka, &args.topics)?;
-    let mut observer =
-        Observer::new(mk_settings(&args), log).with_start_check(mk_start_check(kafka_settings));
+    let mut observer = Observer::new(mk_settings(&args), log)
+        .with_start_check(mk_start_check(kafka_settings))
+        .with_connection_age_max(args.connection_age_max);
     if let Some(files) = tls {
         observer = observer.with_tls(files);
     }
@@ -85,6 +86,7 @@ fn mk_settings(args: &ObserverArgs) -> Settings {
                 ("zone", args.place.zone.clone()),
                 ("read-only", args.read_only.to_string()),
                 ("drain", show_duration(args.drain)),
+                ("connection-age-max", show_duration(args.connection_age_max)),
                 ("newborn-grace", show_duration(args.newborn_grace)),
                 (
                     "data",
