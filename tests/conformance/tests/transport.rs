@@ -417,37 +417,6 @@ async fn a_shutdown_does_not_wait_for_clients_that_do_not_read() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_old_is_sent_away_with_all_of_its_streams() {
-    let target = mk_target(&[("connection_age_max_ms", "300")]);
-    let node = ResourceType::D2Node.type_url();
-    target.set(ResourceType::D2Node, "a", "v", 0).unwrap();
-    let channel = connect(&target.address()).await.unwrap();
-    let mut delta = DeltaProbe::open(channel.clone(), mk_node("probe"))
-        .await
-        .unwrap();
-    let mut sotw = SotwProbe::open(channel, mk_node("probe")).await.unwrap();
-    delta.subscribe(node, &["a"]).await.unwrap();
-    sotw.subscribe(node, &["a"]).await.unwrap();
-    delta.expect_update(node, "a").await.unwrap();
-    sotw.receive(DEADLINE).await.unwrap();
-    for end in [
-        delta.expect_end().await.unwrap(),
-        sotw.expect_end().await.unwrap(),
-    ] {
-        assert_eq!(end.code(), tonic::Code::Ok, "{end}");
-    }
-    eventually("old connections are closed", DEADLINE, || async {
-        let open = target.connections();
-        anyhow::ensure!(open == 0, "{open} are open");
-        Ok(())
-    })
-    .await
-    .unwrap();
-    // Whoever comes back is welcome.
-    delta.reconnect(None, false).await.unwrap();
-}
-
-#[tokio::test]
 async fn a_taken_port_is_said_to_be_taken() {
     let target = mk_target(&[]);
     let address = target.address().parse().unwrap();

@@ -1,3 +1,5 @@
+//! What CSDS says of streams, against the engine itself.
+
 use envoy_types::pb::envoy::r#type::matcher::v3::string_matcher::MatchPattern;
 use envoy_types::pb::envoy::r#type::matcher::v3::{
     NodeMatcher, RegexMatcher, StringMatcher, StructMatcher,
