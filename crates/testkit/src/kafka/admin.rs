@@ -19,6 +19,10 @@ use crate::wait::eventually;
 /// How long one request may take.
 const REQUEST_MAX: Duration = Duration::from_secs(30);
 
+/// How long one broker may take to say what there is: one that hangs looks alive to librdkafka, so
+/// another try, at whichever broker it takes next, is worth more than patience.
+const LOOK_MAX: Duration = Duration::from_secs(5);
+
 /// A topic's settings that let a test see compaction within seconds.
 pub const COMPACT_QUICKLY: [(&str, &str); 4] = [
     ("cleanup.policy", "compact"),
@@ -164,11 +168,14 @@ impl KafkaAdmin {
         name: &str,
         what: impl Fn(&MetadataPartition) -> T,
     ) -> anyhow::Result<Vec<T>> {
-        let (client, topic) = (Arc::clone(&self.0), name.to_owned());
-        let asked = tokio::task::spawn_blocking(move || {
-            client.inner().fetch_metadata(Some(&topic), REQUEST_MAX)
-        });
-        let metadata = asked.await??;
+        let looked = || async {
+            let (client, topic) = (Arc::clone(&self.0), name.to_owned());
+            let asked = tokio::task::spawn_blocking(move || {
+                client.inner().fetch_metadata(Some(&topic), LOOK_MAX)
+            });
+            Ok(asked.await??)
+        };
+        let metadata = eventually("what brokers say", REQUEST_MAX, looked).await?;
         let found = metadata.topics().iter().find(|topic| topic.name() == name);
         let found = found.with_context(|| format!("no topic {name}"))?;
         ensure!(
