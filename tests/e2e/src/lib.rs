@@ -97,7 +97,7 @@ pub const PROOFS: &[Proof] = &[
         name: "protocol-limits",
         shows: "1,000 requests at once, 20,000 hosts through a glob, 100,000 clients that come and go",
         needs: "nothing",
-        takes: ("10 min", "40 s"),
+        takes: ("3 min", "20 s"),
         run: |form, figures| Box::pin(protocol_limits::prove(form, figures)),
     },
     Proof {
