@@ -391,7 +391,8 @@ impl ResourceLocator for Locator {
 
     /// Listeners of gRPC servers are as many as there are addresses: they come by name only.
     fn is_member(&self, resource_type: ResourceType, name: &str, _variant: Variant) -> bool {
-        !matches!(Target::parse(resource_type, name), Some(Target::Server(_)))
+        let is_server = || matches!(Target::parse(resource_type, name), Some(Target::Server(_)));
+        resource_type != ResourceType::Listener || !is_server()
     }
 
     fn is_glob_empty(&self, resource_type: ResourceType, prefix: &str, _variant: Variant) -> bool {

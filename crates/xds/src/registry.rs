@@ -180,7 +180,6 @@ impl StreamRegistry {
         handles
     }
 
-    /// Cuts off the streams whose clients have not read for `stall_timeout`.
     /// Ends the streams of a connection by themselves.
     pub(crate) fn end_those_of(&self, peer: SocketAddr, reason: EndReason) {
         let handles = self.handles().into_iter();
@@ -189,6 +188,7 @@ impl StreamRegistry {
             .for_each(|handle| handle.end(reason));
     }
 
+    /// Cuts off the streams whose clients have not read for `stall_timeout`.
     pub(crate) fn cut_off_stalled(&self, stall_timeout: Duration) {
         for handle in self.handles() {
             let stalled = match handle.outbox.backlog() {
