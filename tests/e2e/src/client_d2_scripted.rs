@@ -161,10 +161,8 @@ impl Stage {
     }
 
     async fn finish(self, figures: &mut Figures) -> anyhow::Result<()> {
-        let streams = look::all(self.dev.admin(), "streams").await?;
-        let types = streams.iter().flat_map(|s| s["types"].as_array());
-        let nacks = types.flatten().filter_map(|t| t["nacks"].as_u64());
-        let read = usize::try_from(nacks.sum::<u64>())?;
+        let refusals = look::refusals(self.dev.admin()).await?;
+        let read = usize::try_from(refusals.iter().sum::<u64>())?;
         figures.add_at_most("refusals that the Observer read", read, 0)?;
         for caller in self.callers {
             caller.finish(figures).await?;

@@ -249,16 +249,13 @@ impl Stage {
 
     /// The Observer has streams, and nobody refused what came over them.
     async fn refused_nothing(&self) -> anyhow::Result<()> {
-        let nacks: Vec<u64> = eventually("streams of gRPC", SOON, || async {
-            let streams = look::all(self.dev.admin(), "streams").await?;
-            let types = streams.iter().filter_map(|s| s["types"].as_array());
-            let nacks = types.flatten().filter_map(|t| t["nacks"].as_u64());
-            let nacks: Vec<_> = nacks.collect();
-            ensure!(!nacks.is_empty(), "{streams:?}");
-            Ok(nacks)
+        let refusals = eventually("streams of gRPC", SOON, || async {
+            let refusals = look::refusals(self.dev.admin()).await?;
+            ensure!(!refusals.is_empty(), "no stream has asked for anything");
+            Ok(refusals)
         })
         .await?;
-        let refused = nacks.iter().sum::<u64>();
+        let refused = refusals.iter().sum::<u64>();
         ensure!(refused == 0, "{refused} responses were refused");
         Ok(())
     }

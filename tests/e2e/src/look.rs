@@ -34,6 +34,17 @@ pub async fn all(admin: SocketAddr, path: &str) -> anyhow::Result<Vec<Value>> {
     }
 }
 
+/// Refusals (NACKs) that an Observer read on the streams that are open, one number a stream and type.
+///
+/// # Errors
+/// As [`all`].
+pub async fn refusals(admin: SocketAddr) -> anyhow::Result<Vec<u64>> {
+    let streams = all(admin, "streams").await?;
+    let types = streams.iter().filter_map(|s| s["types"].as_array());
+    let refusals = types.flatten().filter_map(|t| t["nacks"].as_u64());
+    Ok(refusals.collect())
+}
+
 /// The instances of a cluster; none when the server does not know the cluster.
 ///
 /// # Errors
