@@ -55,6 +55,10 @@ impl Pending {
         self.by_name.is_empty()
     }
 
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        self.by_name.contains(name)
+    }
+
     pub(crate) fn names(&self) -> impl Iterator<Item = &ResourceName> {
         self.by_name.names()
     }

@@ -296,6 +296,9 @@ impl Subscriptions {
 
     /// All names in order, at most `max`.
     pub(crate) fn names(&self, max: usize) -> Vec<String> {
+        if max == 0 {
+            return Vec::new();
+        }
         let wildcard = self.wildcard.map(|_| "*");
         let globs = self.globs.values().map(|glob| &*glob.url);
         let explicit = self.explicit.names().map(|name| &**name);

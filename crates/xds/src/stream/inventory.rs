@@ -9,7 +9,7 @@ use super::Stream;
 use crate::ack::Standing;
 use crate::inventory::{Known, KnownType, ResourceState, ResourceStatus};
 use crate::subscription::ToldView;
-use crate::substream::{Common, Substream};
+use crate::substream::Substream;
 
 impl Stream {
     /// A copy of what is known of at most so many resources of each type.
@@ -34,7 +34,9 @@ fn known_type(substream: &Substream, resources_max: usize) -> KnownType {
     let set: BTreeMap<ResourceName, ResourceVersion> = set.into_iter().collect();
     let of_set = |name: &ResourceName| match set.get(name) {
         Some(version) => ToldView::Version(*version),
-        None if standing == Standing::NothingSent || has_pending(common, name) => ToldView::Nothing,
+        None if standing == Standing::NothingSent || common.pending.contains(name) => {
+            ToldView::Nothing
+        }
         None => ToldView::Absence,
     };
     let explicit = common.subscriptions.told().take(resources_max);
@@ -72,10 +74,6 @@ fn known_type(substream: &Substream, resources_max: usize) -> KnownType {
             .cloned()
             .collect(),
     }
-}
-
-fn has_pending(common: &Common, name: &ResourceName) -> bool {
-    common.pending.names().any(|pending| pending == name)
 }
 
 fn status(name: &ResourceName, told: ToldView, standing: Standing) -> ResourceStatus {
