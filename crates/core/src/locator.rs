@@ -1,6 +1,7 @@
 //! The port between the xDS engine and whatever holds the resources. The engine knows these traits,
 //! never a store; the store's side knows them, never a stream.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -188,6 +189,12 @@ pub trait ResourceLocator: Send + Sync + 'static {
         prefix: Option<&str>,
         variant: Variant,
     ) -> Vec<ResourceName>;
+
+    /// The name under which a client asks for the endpoints of a cluster: `eds_cluster_config.service_name`
+    /// of the Cluster, its own name where that is empty (data-plane-api `cluster.proto`).
+    fn endpoints_name<'a>(&self, cluster: &'a str) -> Cow<'a, str> {
+        Cow::Borrowed(cluster)
+    }
 
     /// Whether a resource that exists is among those that `*` stands for: scopes leave some out.
     fn is_member(&self, _resource_type: ResourceType, _name: &str, _variant: Variant) -> bool {

@@ -18,6 +18,7 @@ mod scoped;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -375,6 +376,11 @@ impl ResourceLocator for Locator {
             return None;
         }
         Some(self.0.scopes.get_or_open(&self.0, scope, variant.delivery))
+    }
+
+    fn endpoints_name<'a>(&self, cluster: &'a str) -> Cow<'a, str> {
+        let federated = FederatedName::parse(ResourceType::Cluster, cluster);
+        federated.map_or(Cow::Borrowed(cluster), |name| Cow::Owned(name.endpoints()))
     }
 
     fn members(

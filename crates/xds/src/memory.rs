@@ -1,5 +1,6 @@
 //! A locator over a plain map: the twin of an Observer's, for tests and examples of the engine.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -24,6 +25,8 @@ struct State {
     /// What clients of one kind get instead.
     for_client: BTreeMap<Key, Vec<(ClientKind, EncodedResource)>>,
     removed: BTreeSet<Key>,
+    /// By cluster, where they are not called as it is.
+    endpoints: BTreeMap<String, String>,
     subscribers: BTreeMap<u64, (ResourceType, Interest, Arc<dyn Subscriber>)>,
     next_token: u64,
 }
@@ -72,6 +75,14 @@ impl MemoryLocator {
             state.removed.insert(key.clone());
         }
         self.notify(&key);
+    }
+
+    /// Sets under which name clients ask for the endpoints of a cluster.
+    pub fn set_endpoints_name(&self, cluster: &str, endpoints: &str) {
+        let mut state = self.state.lock();
+        state
+            .endpoints
+            .insert(cluster.to_owned(), endpoints.to_owned());
     }
 
     /// Forgets what was removed, as an Observer does after a while.
@@ -139,6 +150,12 @@ impl ResourceLocator for MemoryLocator {
         let mut variants = state.for_client.get(&key).into_iter().flatten();
         let own = variants.find(|(client, _)| *client == variant.client);
         Some(own.map_or(all, |(_, resource)| resource).clone())
+    }
+
+    fn endpoints_name<'a>(&self, cluster: &'a str) -> Cow<'a, str> {
+        let state = self.state.lock();
+        let endpoints = state.endpoints.get(cluster);
+        endpoints.map_or(Cow::Borrowed(cluster), |name| Cow::Owned(name.clone()))
     }
 
     fn members(

@@ -409,16 +409,9 @@ impl Stream {
         if resource_type != ResourceType::Cluster {
             return;
         }
-        let endpoints = ResourceType::ClusterLoadAssignment as usize;
-        let Some(substream) = self.substreams[endpoints].as_deref_mut() else {
-            return;
-        };
-        let common = substream.common_mut();
-        for name in &draft.renewed {
-            let explicit = common.subscriptions.find_explicit(name);
-            if explicit.is_some_and(|explicit| explicit.version().is_some()) {
-                common.pending.add(name.clone(), Why::Asked);
-            }
+        let (scene, substreams) = self.parts();
+        if let Some(endpoints) = &mut substreams[ResourceType::ClusterLoadAssignment as usize] {
+            endpoints.send_again(&scene, &draft.renewed);
         }
     }
 

@@ -2,6 +2,7 @@
 //! nonces of one type never affect another (xDS protocol, "Variants of the xDS transport
 //! protocol"). This is what the two variants of such a substream have in common.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -216,6 +217,22 @@ impl Substream {
         let common = self.common_mut();
         if common.subscriptions.wants(&name) {
             common.pending.add(name, why);
+        }
+    }
+
+    /// The endpoints of these clusters are to be sent again, where the client was sent any.
+    pub(crate) fn send_again(&mut self, scene: &Scene<'_>, clusters: &[ResourceName]) {
+        let common = self.common_mut();
+        for cluster in clusters {
+            let name = scene.locator.endpoints_name(cluster);
+            let explicit = common.subscriptions.find_explicit(&name);
+            if explicit.is_some_and(|explicit| explicit.version().is_some()) {
+                let name = match name {
+                    Cow::Borrowed(_) => cluster.clone(),
+                    Cow::Owned(name) => scene.share_name(common.resource_type, &name),
+                };
+                common.pending.add(name, Why::Asked);
+            }
         }
     }
 

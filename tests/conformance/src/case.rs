@@ -20,6 +20,7 @@
 //! |---|---|
 //! | `set T NAME VALUE [BYTES]` | the server has this resource, padded to a size |
 //! | `set-for KIND T NAME VALUE` | what clients of a kind get instead |
+//! | `endpoints-name CLUSTER NAME` | clients ask for the cluster's endpoints under this name |
 //! | `remove T NAME` · `touch T NAME` · `forget-removed` | the resource goes; is told of without a change; the server forgets what went |
 //! | `not-loaded WHY` · `loaded` | whether the server may answer |
 //! | `stream N [AGENT]` | the steps that follow are of that stream, opened if new |

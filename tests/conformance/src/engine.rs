@@ -187,6 +187,11 @@ impl Target for EngineTarget {
         Ok(())
     }
 
+    fn set_endpoints_name(&self, cluster: &str, endpoints: &str) -> anyhow::Result<()> {
+        self.locator.set_endpoints_name(cluster, endpoints);
+        Ok(())
+    }
+
     fn touch(&self, resource_type: ResourceType, name: &str) -> anyhow::Result<()> {
         self.locator.touch(resource_type, name);
         Ok(())

@@ -76,7 +76,8 @@ impl Player<'_> {
         let words: Vec<&str> = step.words.iter().map(String::as_str).collect();
         match words.as_slice() {
             [
-                "set" | "set-for" | "remove" | "touch" | "forget-removed" | "not-loaded" | "loaded",
+                "set" | "set-for" | "endpoints-name" | "remove" | "touch" | "forget-removed"
+                | "not-loaded" | "loaded",
                 ..,
             ] => self.serve(&words),
             ["stream", name, agent @ ..] => self.switch(name, agent.first().copied()).await,
@@ -128,6 +129,7 @@ impl Player<'_> {
                 };
                 self.target.set_for(client, type_named(of)?, name, value)
             }
+            ["endpoints-name", cluster, name] => self.target.set_endpoints_name(cluster, name),
             ["remove", of, name] => self.target.remove(type_named(of)?, name),
             ["touch", of, name] => self.target.touch(type_named(of)?, name),
             ["forget-removed"] => self.target.forget_removed(),

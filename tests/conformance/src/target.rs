@@ -38,6 +38,12 @@ pub trait Target: Send + Sync {
     /// It cannot.
     fn remove(&self, resource_type: ResourceType, name: &str) -> anyhow::Result<()>;
 
+    /// Clients ask for the endpoints of a cluster under this name.
+    ///
+    /// # Errors
+    /// It cannot.
+    fn set_endpoints_name(&self, cluster: &str, endpoints: &str) -> anyhow::Result<()>;
+
     /// Its clients are told of the resource although nothing changed.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 
 mod clusters;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -256,6 +257,10 @@ impl ResourceLocator for Scoped {
             (ResourceType::RouteConfiguration, OUTBOUND) => self.find_routes(),
             _ => self.locator.find(resource_type, name, variant),
         }
+    }
+
+    fn endpoints_name<'a>(&self, cluster: &'a str) -> Cow<'a, str> {
+        self.locator.endpoints_name(cluster)
     }
 
     fn members(

@@ -34,7 +34,8 @@ pub struct FederatedName<'a> {
 
 impl<'a> FederatedName<'a> {
     /// Reads a name of a type that gRPC and Envoy use; `None` for one of another form, and for a collection.
-    /// Any authority is taken: clients ask only those servers for one that their bootstrap names for it.
+    /// Any authority is taken: clients ask only those servers for one that their bootstrap names for it. A name
+    /// whose plain one is again of this form is none: it would be taken apart once for each time it is wrapped.
     #[must_use]
     pub fn parse(resource_type: ResourceType, name: &'a str) -> Option<Self> {
         let type_name = type_name(resource_type)?;
@@ -57,6 +58,9 @@ impl<'a> FederatedName<'a> {
             plain.push('?');
             plain.push_str(&decode(&parameters.join("&"))?);
         }
+        if plain.starts_with(SCHEME) {
+            return None;
+        }
         Some(Self {
             authority,
             resource_type,
@@ -68,6 +72,12 @@ impl<'a> FederatedName<'a> {
     #[must_use]
     pub fn plain(&self) -> &str {
         &self.plain
+    }
+
+    /// The name of the endpoints of the cluster of this name: clusters of ours never name others as theirs.
+    #[must_use]
+    pub fn endpoints(&self) -> String {
+        self.refer(ResourceType::ClusterLoadAssignment, &self.plain)
     }
 
     /// The resource under this name: `plain` is the one under the plain name, `name` is this one as it was spelled.
@@ -91,11 +101,7 @@ impl<'a> FederatedName<'a> {
             ResourceType::Cluster => {
                 let mut cluster = Cluster::decode(plain).ok()?;
                 if let Some(eds) = &mut cluster.eds_cluster_config {
-                    let service = match eds.service_name.as_str() {
-                        "" => &self.plain,
-                        service => service,
-                    };
-                    eds.service_name = self.refer(ResourceType::ClusterLoadAssignment, service);
+                    eds.service_name = self.endpoints();
                 }
                 cluster.name = name;
                 Some(cluster.encode_to_vec())
@@ -276,6 +282,8 @@ mod tests {
             (L, format!("xdstp://a/{LISTENER}/*")),
             (L, format!("xdstp://a/{LISTENER}/x/*")),
             (L, format!("xdstp://a/{LISTENER}/%zz")),
+            (L, format!("xdstp://a/{LISTENER}/xdstp://a/{LISTENER}/g")),
+            (L, format!("xdstp://a/{LISTENER}/xdstp%3A//a/{LISTENER}/g")),
             (L, "xdstp://a".to_owned()),
             (D2Node, "xdstp://a/indis.Node/x".to_owned()),
         ] {

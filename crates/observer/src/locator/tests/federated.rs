@@ -57,6 +57,8 @@ fn what_a_resource_refers_to_is_named_in_the_same_form() {
     let cluster: ClusterMessage = read(&locator, Cluster, cluster_name);
     assert_eq!(cluster.name, *cluster_name);
     let service_name = cluster.eds_cluster_config.unwrap().service_name;
+    assert_eq!(locator.endpoints_name(cluster_name), service_name);
+    assert_eq!(locator.endpoints_name("größe"), "größe");
     let endpoints: Assignment = read(&locator, ClusterLoadAssignment, &service_name);
     assert_eq!(endpoints.cluster_name, service_name);
     assert_eq!(endpoints.endpoints[0].lb_endpoints.len(), 1);
