@@ -13,8 +13,10 @@ use crate::event::{Confirmation, Life, Refusal};
 use crate::key_table::KeyParts;
 use crate::wheel::QueuedAt;
 
-/// A key that is not unknown.
+/// A key that is not unknown. Aligned to a pair of cache lines, since processors fetch those together: a
+/// heartbeat looks at all of it.
 #[derive(Clone, Debug)]
+#[repr(align(128))]
 pub(crate) struct KeyState {
     /// Its URI shares the allocation of what it announces, while it does.
     pub(crate) key: InstanceKey,
@@ -331,8 +333,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_costs_at_most_120_bytes_besides_its_uri_and_value() {
-        let bytes = size_of::<Option<KeyState>>();
-        assert!(bytes <= 120, "{bytes}");
+    fn a_key_costs_a_pair_of_cache_lines_besides_its_uri_and_value() {
+        assert_eq!(size_of::<Option<KeyState>>(), 128);
     }
 }

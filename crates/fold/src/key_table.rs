@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
+use allocator_api2::vec::Vec as VecIn;
 use hashbrown::HashTable;
+use hugealloc::HugeAlloc;
 use waypost_core::{ClusterName, InstanceKey};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed, xxh3_128_with_seed};
 
@@ -59,17 +61,21 @@ impl<'a> KeyParts<'a> {
     }
 }
 
+/// Where large, its memory is on huge pages: among millions of keys most of what a lookup waits for is
+/// the page tables.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeyTable {
-    by_hash: HashTable<u32>,
+    by_hash: HashTable<u32, HugeAlloc>,
     states: States,
     free: Vec<u32>,
 }
 
 /// States by number, in pieces of one size: what grows by doubling leaves up to half of its memory
-/// unused, and is copied each time.
+/// unused, and is copied each time. Only the first piece grows, so that few keys take little.
 #[derive(Clone, Debug, Default)]
-struct States(Vec<Vec<Option<KeyState>>>);
+struct States(Vec<Piece>);
+
+type Piece = VecIn<Option<KeyState>, HugeAlloc>;
 
 impl States {
     fn get(&self, index: u32) -> Option<&KeyState> {
@@ -91,7 +97,11 @@ impl States {
             .last()
             .is_none_or(|piece| piece.len() == STATES_PER_PIECE);
         if full {
-            self.0.push(Vec::with_capacity(STATES_PER_PIECE));
+            let foreseen = match self.0.len() {
+                0 => 0,
+                _ => STATES_PER_PIECE,
+            };
+            self.0.push(Piece::with_capacity_in(foreseen, HugeAlloc));
         }
         let before = (self.0.len() - 1) * STATES_PER_PIECE;
         let piece = self.0.last_mut()?;

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use waypost_core::limits::TTL_MAX;
 
+use crate::key_state::KeyState;
+
 /// How often the keeper ticks every partition of the announcements topic. Log time has this grain.
 pub const TICK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -110,9 +112,9 @@ pub const SAFETY_NET_TTLS: u32 = 2;
 /// two brokers differ by when a partition's leader changes. One further ahead counts as no birth.
 pub const BIRTH_AHEAD_MAX: Duration = Duration::from_secs(60);
 
-/// Key states that are allocated at once: 400 KiB, so that a partition wastes little, and a fleet of
-/// millions is a few hundred allocations.
-pub(crate) const STATES_PER_PIECE: usize = 4096;
+/// Key states that are allocated at once: two huge pages of 2 MiB. Of a partition's last piece only the
+/// pages in use are resident, so it wastes one at most.
+pub(crate) const STATES_PER_PIECE: usize = (4 << 20) / size_of::<Option<KeyState>>();
 
 /// Records whose keys are looked up together before they are applied one by one: more than a processor
 /// waits for at once, few enough to stay in its first cache until they are applied.

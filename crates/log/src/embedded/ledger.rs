@@ -6,7 +6,8 @@ use std::hash::{Hash as _, Hasher as _};
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use hashbrown::HashMap;
+use hashbrown::{DefaultHashBuilder, HashMap};
+use hugealloc::HugeAlloc;
 use waypost_core::partition::PartitionId;
 use waypost_core::record::{Offset, Record, RecordKind, Topic};
 use waypost_core::time::Timestamp;
@@ -28,7 +29,8 @@ pub(super) struct Ledger {
 struct Partition {
     next: Offset,
     last_time: Timestamp,
-    last_by_key: HashMap<KeyDigest, Last>,
+    /// On huge pages where it is large: it is looked up at random, once a record.
+    last_by_key: HashMap<KeyDigest, Last, DefaultHashBuilder, HugeAlloc>,
     /// When a record was superseded, and which: in that order.
     superseded: VecDeque<(Timestamp, Offset)>,
     /// Tombstones in the order of their times; one that is no longer its key's last is superseded.
