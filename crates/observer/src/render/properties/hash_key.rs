@@ -1,6 +1,7 @@
 //! What of a request decides which instance it goes to.
 
-use regex_syntax::Parser;
+use regex_syntax::ParserBuilder;
+use regex_syntax::hir::{Class, Hir, HirKind};
 
 /// Keys are tried in this order; a request that has none of them goes anywhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,6 +28,13 @@ const REGEXES_MAX: usize = 9;
 /// How long one may be, bytes: RE2 takes programs of a bounded size only.
 const REGEX_BYTES_MAX: usize = 256;
 
+/// Instructions of RE2 that the whole may have: an Envoy refuses more unless its own configuration permits
+/// them (`re2.max_program_size.error_level`).
+const PROGRAM_SIZE_MAX: u64 = 100;
+
+/// Of these, what stands around the expressions has so many.
+const PROGRAM_SIZE_AROUND: u64 = 8;
+
 /// Syntax that RE2, Java or the parser below does not know or reads otherwise: groups with flags or names,
 /// sets of sets.
 const NOT_COMMON: [&str; 12] = [
@@ -51,8 +59,14 @@ pub(super) fn to_path_key(regexes: &[String]) -> Result<PathKey, String> {
     if regexes.is_empty() || regexes.len() > REGEXES_MAX {
         return Err(format!("1 to {REGEXES_MAX} expressions"));
     }
+    let mut size = PROGRAM_SIZE_AROUND;
     for regex in regexes {
-        check_regex(regex)?;
+        size = size.saturating_add(check_regex(regex)?).saturating_add(1);
+    }
+    if size > PROGRAM_SIZE_MAX {
+        return Err(format!(
+            "expressions of at most {PROGRAM_SIZE_MAX} instructions of RE2 together, about as many characters"
+        ));
     }
     let any: Vec<_> = regexes.iter().map(|regex| format!("(?:{regex})")).collect();
     let groups = (1..=regexes.len()).map(|group| format!("\\{group}"));
@@ -62,8 +76,8 @@ pub(super) fn to_path_key(regexes: &[String]) -> Result<PathKey, String> {
     })
 }
 
-/// An Envoy refuses all routes for one expression that its RE2 cannot read.
-fn check_regex(regex: &str) -> Result<(), String> {
+/// An Envoy refuses all routes for one expression that its RE2 cannot read. The size of its program.
+fn check_regex(regex: &str) -> Result<u64, String> {
     if regex.contains("://") {
         return Err("expressions over a path and query, without scheme and host".to_owned());
     }
@@ -75,11 +89,37 @@ fn check_regex(regex: &str) -> Result<(), String> {
     {
         return Err(known);
     }
-    let parsed = Parser::new().parse(regex).map_err(|_| known)?;
+    let mut parser = ParserBuilder::new().unicode(false).utf8(false).build();
+    let parsed = parser.parse(regex).map_err(|_| known)?;
     match parsed.properties().explicit_captures_len() {
-        1 => Ok(()),
+        1 => Ok(program_size(&parsed)),
         _ => Err("expressions with one group each".to_owned()),
     }
+}
+
+/// Instructions that RE2 makes of an expression, or a few more; it reads bytes, not characters.
+fn program_size(parsed: &Hir) -> u64 {
+    match parsed.kind() {
+        HirKind::Empty | HirKind::Look(_) => 1,
+        HirKind::Literal(literal) => literal.0.len() as u64,
+        HirKind::Class(Class::Bytes(class)) => class.ranges().len() as u64 + 1,
+        HirKind::Class(Class::Unicode(class)) => class.ranges().len() as u64 + 1,
+        HirKind::Repetition(repetition) => {
+            let times = repetition.max.unwrap_or(repetition.min).max(1);
+            let is_fixed = repetition.max == Some(repetition.min);
+            let once = program_size(&repetition.sub).saturating_add(u64::from(!is_fixed));
+            u64::from(times).saturating_mul(once).saturating_add(1)
+        }
+        HirKind::Capture(capture) => program_size(&capture.sub).saturating_add(2),
+        HirKind::Concat(parts) => program_size_of_all(parts),
+        HirKind::Alternation(parts) => {
+            program_size_of_all(parts).saturating_add(parts.len() as u64)
+        }
+    }
+}
+
+fn program_size_of_all(parts: &[Hir]) -> u64 {
+    parts.iter().map(program_size).fold(0, u64::saturating_add)
 }
 
 /// Escapes of punctuation and of the classes that mean the same to all.

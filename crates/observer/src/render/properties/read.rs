@@ -14,6 +14,9 @@ pub(crate) struct LeftOut {
     pub(crate) why: String,
 }
 
+/// How much of a value that was not expected is shown, bytes.
+const SHOWN_BYTES_MAX: usize = 200;
+
 /// A document that is being read, and what could not be.
 pub(super) struct Reader {
     document: Value,
@@ -50,7 +53,7 @@ impl Reader {
             _ if value.is_null() => None,
             Ok(parsed) => Some(parsed),
             Err(expected) => {
-                let why = format!("expected {expected}, not {value}");
+                let why = format!("expected {expected}, not {}", shorten(value));
                 self.leave_out(pointer, why);
                 None
             }
@@ -86,6 +89,16 @@ impl Reader {
     pub(super) fn finish(self) -> Vec<LeftOut> {
         self.left_out
     }
+}
+
+/// The text of a value, and no more of it than people read.
+fn shorten(value: &Value) -> String {
+    let mut text = value.to_string();
+    if text.len() > SHOWN_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(SHOWN_BYTES_MAX));
+        text.push('…');
+    }
+    text
 }
 
 fn to_snake_case(camel_case: &str) -> String {

@@ -161,13 +161,28 @@ fn requests_are_told_apart_by_a_header_or_a_part_of_their_path() {
         "(a*+)",
         "(a{2}{3})",
         "(a{4000})",
+        "((?:a{40}){40})",
+        "([^/]{40})",
+        "([à-ü])",
+        "([^/]{40})",
+        "([à-ü])",
         "([a-z&&[^b]])",
         "d2://s/(.*)",
     ] {
         let shown = show(&of_envoy("", &document(json!([regex])))[0].1);
         assert_eq!(shown, ["x-member"], "{regex}");
     }
-    for regex in ["(a??)", "(a{2,3}?)", r"\?(\w+)", "([*+]x)", r"(\{id\})"] {
+    // An Envoy bounds the size of all of them together.
+    let many = document(json!(vec!["/a/path/of/some/length/(x)"; 4]));
+    assert_eq!(show(&of_envoy("", &many)[0].1), ["x-member"]);
+    for regex in [
+        "(a??)",
+        "([^/]{20})",
+        "(a{2,3}?)",
+        r"\?(\w+)",
+        "([*+]x)",
+        r"(\{id\})",
+    ] {
         let shown = show(&of_envoy("", &document(json!([regex])))[0].1);
         assert_eq!(
             shown.len(),
