@@ -22,6 +22,9 @@ pub struct ClusterSummary {
     pub health_ignored: bool,
     /// How many times its definition was changed; `null` when implicit.
     pub revision: Option<u32>,
+    /// The cluster that it leads to, of a symlink; `null` of others.
+    #[serde(default)]
+    pub symlink_to: Option<String>,
 }
 
 /// How many instances, by health.

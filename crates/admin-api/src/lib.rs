@@ -35,8 +35,8 @@ pub use operator::{
 };
 pub use status::{
     Counts, HoldingScope, KeeperRole, KeeperStatus, LogKind, LogStatus, ObserverInfo,
-    OrphanedDefinition, PartitionStatus, Pending, RefusedDefinition, SourceState, SourceStatus,
-    Status, TopicStatus,
+    OrphanedDefinition, PartitionStatus, Pending, RefusedDefinition, SharedSymlinks, SourceState,
+    SourceStatus, Status, TopicStatus,
 };
 pub use streams::{AddressFamilies, ClientKindName, Protocol, ScopeView, StreamType, StreamView};
 pub use watch::{WatchEvent, WatchEventKind};

@@ -36,6 +36,19 @@ pub struct Status {
     pub orphaned: Vec<OrphanedDefinition>,
     /// Records of the config topic that are refused as they stand, the last few.
     pub refused_definitions: Vec<RefusedDefinition>,
+    /// Clusters to which several symlinks lead, by name.
+    #[serde(default)]
+    pub shared_symlinks: Vec<SharedSymlinks>,
+}
+
+/// Symlinks that lead to one cluster. D2 clients follow only the first of them that they meet, so calls
+/// through the others fail.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedSymlinks {
+    /// The cluster.
+    pub cluster: String,
+    /// Those that lead to it, in name order.
+    pub symlinks: Vec<String>,
 }
 
 /// Which Observer answers.

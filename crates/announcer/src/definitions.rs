@@ -5,6 +5,7 @@
 
 mod check;
 mod document;
+mod symlink;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use waypost_core::config::{JournalAction, Signed};
 use waypost_core::definition::DefinitionStat;
+use waypost_core::name::is_symlink;
 use waypost_core::{
     AnnouncementLog, ClusterDefinition, ClusterName, ConfigKey, ConfigValue, Definition,
     DefinitionKey, LogError, ServiceDefinition, ServiceName, Timestamp,
@@ -43,6 +45,13 @@ pub enum DefinitionInput {
         path: String,
         /// D2 service properties in D2's own spelling.
         properties: Map<String, Value>,
+    },
+    /// A symlink: a name that begins with `$` and leads to a cluster.
+    Symlink {
+        /// Its name.
+        name: ClusterName,
+        /// Where it leads.
+        target: ClusterName,
     },
 }
 
@@ -132,7 +141,9 @@ impl DefinitionInput {
     #[must_use]
     pub fn key(&self) -> DefinitionKey {
         match self {
-            Self::Cluster { name, .. } => DefinitionKey::Cluster(name.clone()),
+            Self::Cluster { name, .. } | Self::Symlink { name, .. } => {
+                DefinitionKey::Cluster(name.clone())
+            }
             Self::Service { name, .. } => DefinitionKey::Service(name.clone()),
         }
     }
@@ -141,12 +152,14 @@ impl DefinitionInput {
     fn to_definition(&self, stat: DefinitionStat, author: Arc<str>) -> Definition {
         let document = document::to_document(self);
         match self {
-            Self::Cluster { name, .. } => Definition::Cluster(ClusterDefinition {
-                name: name.clone(),
-                document,
-                stat,
-                author,
-            }),
+            Self::Cluster { name, .. } | Self::Symlink { name, .. } => {
+                Definition::Cluster(ClusterDefinition {
+                    name: name.clone(),
+                    document,
+                    stat,
+                    author,
+                })
+            }
             Self::Service {
                 name,
                 cluster,
@@ -219,6 +232,10 @@ pub async fn apply(
         return Err(DefinitionsError::Mistakes(mistakes));
     }
     let mut topic = read(log).await?;
+    symlink::check_targets(&indexed, Some(topic.fold()), &mut mistakes);
+    if !mistakes.is_empty() {
+        return Err(DefinitionsError::Mistakes(mistakes));
+    }
     let mut changes = Vec::with_capacity(definitions.len());
     let mut written = 0;
     for definition in definitions {
@@ -337,14 +354,16 @@ impl From<&DefinitionChange> for pb::DefinitionResult {
 impl From<&DefinitionInput> for pb::DefinitionInput {
     fn from(input: &DefinitionInput) -> Self {
         let (cluster, path, properties) = match input {
-            DefinitionInput::Cluster { properties, .. } => ("", "", properties),
+            DefinitionInput::Cluster { properties, .. } => ("", "", Some(properties)),
             DefinitionInput::Service {
                 cluster,
                 path,
                 properties,
                 ..
-            } => (cluster.as_str(), path.as_str(), properties),
+            } => (cluster.as_str(), path.as_str(), Some(properties)),
+            DefinitionInput::Symlink { target, .. } => (target.as_str(), "", None),
         };
+        let properties = properties.map(|properties| Value::Object(properties.clone()));
         let key = input.key();
         let (kind, name) = kind_and_name(&key);
         Self {
@@ -352,7 +371,7 @@ impl From<&DefinitionInput> for pb::DefinitionInput {
             name: name.to_owned(),
             cluster: cluster.to_owned(),
             path: path.to_owned(),
-            properties_json: Value::Object(properties.clone()).to_string(),
+            properties_json: properties.map_or_else(String::new, |p| p.to_string()),
         }
     }
 }
@@ -372,24 +391,24 @@ pub fn read_key(kind: pb::definition_input::Kind, name: &str) -> Result<Definiti
 
 fn kind_and_name(key: &DefinitionKey) -> (pb::definition_input::Kind, &str) {
     match key {
+        DefinitionKey::Cluster(name) if is_symlink(name.as_str()) => {
+            (pb::definition_input::Kind::Symlink, name.as_str())
+        }
         DefinitionKey::Cluster(name) => (pb::definition_input::Kind::Cluster, name.as_str()),
         DefinitionKey::Service(name) => (pb::definition_input::Kind::Service, name.as_str()),
     }
 }
 
 fn mk_write_error(key: &DefinitionKey, written: usize, source: WriteError) -> DefinitionsError {
-    let what = match key {
-        DefinitionKey::Cluster(name) => format!("cluster {name}"),
-        DefinitionKey::Service(name) => format!("service {name}"),
-    };
     DefinitionsError::Write {
-        what,
+        what: ConfigKey::from(key.clone()).to_string(),
         written,
         source,
     }
 }
 
 fn check_all(inputs: &[(usize, DefinitionInput)], mistakes: &mut Vec<Mistake>) {
+    symlink::check_targets(inputs, None, mistakes);
     let mut seen = HashSet::new();
     for (index, input) in inputs {
         check::check(*index, input, mistakes);

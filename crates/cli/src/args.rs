@@ -315,6 +315,7 @@ pub(crate) struct DeleteArgs {
 pub(crate) enum DefinitionKindArg {
     Service,
     Cluster,
+    Symlink,
 }
 
 #[derive(Debug, Args)]

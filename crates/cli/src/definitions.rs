@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use waypost_announcer::definitions::{self, DefinitionsError, Mistake, Outcome};
+use waypost_core::AnnouncementLog;
 use waypost_core::config::Signed;
-use waypost_core::{AnnouncementLog, DefinitionKey};
 use waypost_proto::v1 as pb;
 use waypost_proto::v1::definition_input::Kind;
 
@@ -53,6 +53,7 @@ pub(crate) async fn delete(args: DeleteArgs) -> Result<Exit, Failure> {
     let kind = match args.kind {
         DefinitionKindArg::Cluster => Kind::Cluster,
         DefinitionKindArg::Service => Kind::Service,
+        DefinitionKindArg::Symlink => Kind::Symlink,
     };
     let key = definitions::read_key(kind, &args.name).map_err(|m| Failure::usage(m.why))?;
     let row = match &args.to.kafka {
@@ -189,16 +190,7 @@ impl Row {
 
 impl From<&definitions::DefinitionChange> for Row {
     fn from(change: &definitions::DefinitionChange) -> Self {
-        let (kind, name) = match &change.key {
-            DefinitionKey::Cluster(name) => ("cluster", name.to_string()),
-            DefinitionKey::Service(name) => ("service", name.to_string()),
-        };
-        Self {
-            kind,
-            name,
-            outcome: change.outcome.as_str(),
-            revision: change.revision,
-        }
+        Self::from(&pb::DefinitionResult::from(change))
     }
 }
 
@@ -207,6 +199,7 @@ impl From<&pb::DefinitionResult> for Row {
         Self {
             kind: match result.kind() {
                 Kind::Service => "service",
+                Kind::Symlink => "symlink",
                 Kind::Cluster | Kind::Unspecified => "cluster",
             },
             name: result.name.clone(),

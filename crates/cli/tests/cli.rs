@@ -378,6 +378,7 @@ fn mk_status() -> Status {
         holding: Vec::new(),
         orphaned: Vec::new(),
         refused_definitions: Vec::new(),
+        shared_symlinks: Vec::new(),
     }
 }
 

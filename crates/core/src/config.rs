@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::definition::{Definition, DefinitionKey, DefinitionStat};
-use crate::name::{ClusterName, InstanceKey, NameError};
+use crate::name::{ClusterName, InstanceKey, NameError, is_symlink};
 use crate::record::{LogIdentity, Offset};
 use crate::time::Timestamp;
 
@@ -125,6 +125,9 @@ impl From<DefinitionKey> for ConfigKey {
 impl fmt::Display for ConfigKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Definition(DefinitionKey::Cluster(name)) if is_symlink(name.as_str()) => {
+                write!(f, "symlink {name}")
+            }
             Self::Definition(DefinitionKey::Cluster(name)) => write!(f, "cluster {name}"),
             Self::Definition(DefinitionKey::Service(name)) => write!(f, "service {name}"),
             Self::Override(key) => write!(f, "override of {} in cluster {}", key.uri, key.cluster),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::name::{ClusterName, NameError, ServiceName};
+use crate::name::{ClusterName, NameError, ServiceName, is_symlink};
 use crate::time::Timestamp;
 
 /// What a record of the config topic is about.
@@ -65,6 +65,19 @@ pub struct ClusterDefinition {
     pub stat: DefinitionStat,
     /// Who wrote it last; empty where nobody said so. Not served to clients.
     pub author: Arc<str>,
+}
+
+impl ClusterDefinition {
+    /// The cluster that a symlink leads to: what stands after the last slash of its document, which is all
+    /// that D2 clients read of it (rest.li `XdsToD2PropertiesAdaptor`). `None` for what is no symlink.
+    #[must_use]
+    pub fn find_symlink_target(&self) -> Option<&str> {
+        if !is_symlink(self.name.as_str()) {
+            return None;
+        }
+        let path = std::str::from_utf8(&self.document).ok()?;
+        Some(path.rsplit_once('/').map_or(path, |(_, name)| name))
+    }
 }
 
 /// The definition of a service.

@@ -111,6 +111,13 @@ name_type!(
     "service name"
 );
 
+/// Whether a cluster of this name is a symlink: its document is the path of another cluster, and it has
+/// no instances of its own (rest.li `SymlinkUtil`).
+#[must_use]
+pub fn is_symlink(cluster: &str) -> bool {
+    cluster.starts_with('$')
+}
+
 fn check_name(what: &'static str, name: &str) -> Result<(), NameError> {
     if name.is_empty() {
         return Err(NameError::Empty { what });

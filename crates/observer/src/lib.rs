@@ -11,6 +11,7 @@
 //! | [`locator`], [`render`] | store to resources (the only place where store and xDS meet) |
 //! | [`gateway`], [`progress`] | writing to the log for others, and hearing what became of it |
 //! | [`csds`] | what each stream was told, for CSDS |
+//! | `symlinks` | where they lead, and which lead to the same cluster |
 //! | `tls` | the certificates of the gRPC port, kept up with their files |
 //! | [`load_reports`] | what clients say of the load they send |
 //! | [`admin`], [`metrics`], [`health`] | read-only answers about all of it |
@@ -30,6 +31,7 @@ pub mod progress;
 pub mod render;
 pub mod settings;
 pub mod snapshot;
+mod symlinks;
 mod tls;
 
 pub use app::{FatalError, Observer, RunningObserver, StartCheck, StartError};

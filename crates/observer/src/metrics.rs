@@ -24,6 +24,7 @@ use waypost_runtime::SharedRegistry;
 use waypost_store::Store;
 
 use crate::locator::Locator;
+use crate::symlinks;
 
 /// A topic of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -107,6 +108,14 @@ impl Collector for StoreSizes {
                 "observer_removed_instances",
                 "Names of instances that left and are remembered",
                 counts.removed_instances,
+            ),
+            (
+                "observer_shared_symlinks",
+                "Symlinks that lead to a cluster to which others lead too: D2 clients follow one of them",
+                symlinks::shared_targets(&self.0)
+                    .values()
+                    .map(Vec::len)
+                    .sum(),
             ),
         ];
         for (name, help, count) in sizes {

@@ -12,15 +12,19 @@ mod common;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
+use prost::Message as _;
+use waypost_admin_api::{SharedSymlinks, Status, path};
 use waypost_core::definition::{DefinitionStat, ServiceDefinition};
 use waypost_core::{
     Announcement, ClusterDefinition, ClusterName, Definition, DefinitionKey, InstanceUri,
-    PartitionId, ServiceName, Timestamp, Topic,
+    PartitionId, ResourceType, ServiceName, Timestamp, Topic,
 };
 use waypost_d2_client::{D2Client, D2Error, Mode, Report};
 use waypost_log::MemoryLog;
 use waypost_observer::RunningObserver;
+use waypost_proto::indis;
 
+use common::xds::Delta;
 use common::{DEADLINE, Life, START, eventually, mk_announcement, mk_log, mk_settings};
 
 /// What every client finds missing: it is asked for to learn of the connection.
@@ -151,6 +155,42 @@ async fn a_symlink_is_served_as_it_is_and_the_client_follows_it() {
             "{directory:?}"
         );
     }
+    observer.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_symlinks_to_one_cluster_are_served_as_they_are_and_an_operator_is_told() {
+    let log = mk_log(1);
+    define_cluster(&log, "$a", "/d2/clusters/east");
+    define_cluster(&log, "$b", "/d2/clusters/west");
+    let observer = start_at(&log, None).await;
+    let metric = "observer_shared_symlinks";
+    assert_eq!(common::metric(&observer, metric).await, 0.0);
+    // As somebody writes it who does not use `waypost apply`.
+    define_cluster(&log, "$b", "/d2/clusters/east");
+    eventually("the alert", || async {
+        (common::metric(&observer, metric).await == 2.0).then_some(())
+    })
+    .await;
+    let status: Status = common::get_json(&observer, &path::status()).await;
+    let shared = SharedSymlinks {
+        cluster: "east".to_owned(),
+        symlinks: vec!["$a".to_owned(), "$b".to_owned()],
+    };
+    assert_eq!(status.shared_symlinks, [shared]);
+    let mut client = Delta::open(&observer).await.unwrap();
+    let names = ["/d2/clusters/$a", "/d2/clusters/$b"];
+    client.subscribe(ResourceType::D2Node, &names).await;
+    let response = client.next().await;
+    for resource in response.resources {
+        let node = indis::Node::decode(&*resource.resource.unwrap().value).unwrap();
+        assert_eq!(&node.data[..], b"/d2/clusters/east", "{}", resource.name);
+    }
+    define_cluster(&log, "$b", "/d2/clusters/west");
+    eventually("all is well again", || async {
+        (common::metric(&observer, metric).await == 0.0).then_some(())
+    })
+    .await;
     observer.shutdown().await;
 }
 

@@ -293,8 +293,21 @@ impl Store {
     /// Names of all clusters that are known, in order.
     #[must_use]
     pub fn cluster_names(&self) -> Vec<ClusterName> {
+        self.cluster_names_where(|_| true)
+    }
+
+    /// Those that are wanted of the names of all clusters that are known, in order.
+    #[must_use]
+    pub fn cluster_names_where(
+        &self,
+        is_wanted: impl Fn(&ClusterName) -> bool,
+    ) -> Vec<ClusterName> {
         let mut names = Vec::new();
-        self.for_each_cluster(|name, _| names.push(name.clone()));
+        self.for_each_cluster(|name, _| {
+            if is_wanted(name) {
+                names.push(name.clone());
+            }
+        });
         names.sort_unstable();
         names
     }

@@ -7,10 +7,11 @@
 
 use serde_json::{Map, Value};
 use waypost_core::limits::DEFINITION_BYTES_MAX;
+use waypost_core::name::is_symlink;
 use waypost_core::{ClusterName, DefinitionKey, ServiceName};
 use waypost_proto::v1 as pb;
 
-use super::{DefinitionInput, Mistake, document, kind_and_name};
+use super::{DefinitionInput, Mistake, document, kind_and_name, symlink};
 
 /// The JSON form that D2 expects of a property.
 #[derive(Clone, Copy)]
@@ -117,34 +118,56 @@ pub(super) fn read_message(
     let properties = read_properties(&message.properties_json)
         .map_err(&mut note)
         .ok();
-    let input = match key? {
-        DefinitionKey::Cluster(name) => {
-            for (field, value) in [("cluster", &message.cluster), ("path", &message.path)] {
-                if !value.is_empty() {
-                    note((
-                        field.to_owned(),
-                        "belongs to a service, not to a cluster".to_owned(),
-                    ));
-                }
-            }
-            DefinitionInput::Cluster {
-                name,
-                properties: properties?,
-            }
+    for (field, belongs) in misplaced(message) {
+        note((field.to_owned(), belongs));
+    }
+    let mut read_cluster = || {
+        let cluster = ClusterName::parse(&message.cluster);
+        cluster.map_err(|e| note(("cluster".to_owned(), e.to_string())))
+    };
+    let input = match (message.kind(), key?) {
+        (pb::definition_input::Kind::Symlink, DefinitionKey::Cluster(name)) => {
+            let target = read_cluster().ok()?;
+            DefinitionInput::Symlink { name, target }
         }
-        DefinitionKey::Service(name) => {
-            let cluster = ClusterName::parse(&message.cluster)
-                .map_err(|e| note(("cluster".to_owned(), e.to_string())))
-                .ok();
-            DefinitionInput::Service {
-                name,
-                cluster: cluster?,
-                path: message.path.clone(),
-                properties: properties?,
-            }
-        }
+        (_, DefinitionKey::Cluster(name)) => DefinitionInput::Cluster {
+            name,
+            properties: properties?,
+        },
+        (_, DefinitionKey::Service(name)) => DefinitionInput::Service {
+            name,
+            cluster: read_cluster().ok()?,
+            path: message.path.clone(),
+            properties: properties?,
+        },
     };
     (mistakes.len() == before).then_some((index, input))
+}
+
+/// The fields that are set and that definitions of this kind do not have, and what does.
+fn misplaced(message: &pb::DefinitionInput) -> Vec<(&'static str, String)> {
+    use pb::definition_input::Kind;
+    let (what, own): (_, &[&str]) = match message.kind() {
+        Kind::Unspecified => return Vec::new(),
+        Kind::Cluster => ("a cluster", &["properties"]),
+        Kind::Service => ("a service", &["cluster", "path", "properties"]),
+        Kind::Symlink => ("a symlink", &["cluster"]),
+    };
+    let set = [
+        ("cluster", "a service or a symlink", &message.cluster),
+        ("path", "a service", &message.path),
+        (
+            "properties",
+            "a service or a cluster",
+            &message.properties_json,
+        ),
+    ];
+    let misplaced = set
+        .into_iter()
+        .filter(|(field, _, text)| !text.is_empty() && !own.contains(field));
+    misplaced
+        .map(|(field, owner, _)| (field, format!("belongs to {owner}, not to {what}")))
+        .collect()
 }
 
 /// Reads a kind and a name; the error is a field and what is wrong with it.
@@ -153,16 +176,24 @@ pub(super) fn read_key(
     name: &str,
 ) -> Result<DefinitionKey, (String, String)> {
     let bad_name = |e: waypost_core::NameError| ("name".to_owned(), e.to_string());
+    let other_kind = |why: &str| ("name".to_owned(), format!("is {name:?}; {why}"));
     match kind {
-        pb::definition_input::Kind::Cluster => ClusterName::parse(name)
-            .map(DefinitionKey::Cluster)
-            .map_err(bad_name),
+        pb::definition_input::Kind::Cluster if is_symlink(name) => {
+            Err(other_kind("what begins with $ is a Symlink"))
+        }
+        pb::definition_input::Kind::Symlink if !is_symlink(name) => {
+            Err(other_kind("a symlink begins with $"))
+        }
+        pb::definition_input::Kind::Cluster | pb::definition_input::Kind::Symlink => {
+            let name = ClusterName::parse(name).map_err(bad_name)?;
+            Ok(DefinitionKey::Cluster(name))
+        }
         pb::definition_input::Kind::Service => ServiceName::parse(name)
             .map(DefinitionKey::Service)
             .map_err(bad_name),
         pb::definition_input::Kind::Unspecified => Err((
             "kind".to_owned(),
-            "is missing; expected Cluster or Service".to_owned(),
+            "is missing; expected Cluster, Service or Symlink".to_owned(),
         )),
     }
 }
@@ -189,7 +220,12 @@ pub(super) fn check(index: usize, input: &DefinitionInput, mistakes: &mut Vec<Mi
         mistakes,
     };
     match input {
+        DefinitionInput::Symlink { name, target } => {
+            checker.note_if("name", symlink::mistake_of_name(name));
+            checker.note_if("cluster", symlink::mistake_of_target(target));
+        }
         DefinitionInput::Cluster { name, properties } => {
+            checker.note_if("name", symlink::mistake_of_cluster(name));
             checker.check_own("clusterName", name.as_str(), properties);
             checker.check_forms("properties", properties, CLUSTER_FORMS);
             checker.check_parts(properties);
@@ -232,6 +268,12 @@ impl Checker<'_> {
             field: field.to_owned(),
             why,
         });
+    }
+
+    fn note_if(&mut self, field: &str, why: Option<&str>) {
+        if let Some(why) = why {
+            self.note(field, why.to_owned());
+        }
     }
 
     /// A document of D2's own may repeat what stands beside `properties`, but not deny it.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::DefinitionInput;
+use super::{DefinitionInput, symlink};
 
 /// `loadBalancerStrategyList` of a service that names none. A D2 client rejects a document without
 /// it; of the list it takes the first name that it knows, so both of the strategies that every
@@ -24,6 +24,7 @@ pub(super) fn to_document(input: &DefinitionInput) -> Bytes {
         document.insert(key.to_owned(), Value::String(value.to_owned()));
     };
     match input {
+        DefinitionInput::Symlink { target, .. } => return symlink::to_document(target),
         DefinitionInput::Cluster { name, properties } => {
             put("clusterName", name.as_str());
             put_properties(&mut document, properties);

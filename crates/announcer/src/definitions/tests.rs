@@ -179,3 +179,65 @@ fn a_definition_survives_the_way_through_a_message() {
         assert_eq!(read_request(&[again]).unwrap(), [input]);
     }
 }
+
+fn mk_symlink(name: &str, target: &str) -> pb::DefinitionInput {
+    pb::DefinitionInput {
+        cluster: target.to_owned(),
+        ..mk_message(pb::definition_input::Kind::Symlink, name, "")
+    }
+}
+
+#[test]
+fn a_symlink_is_the_path_of_its_cluster_and_says_that_it_is_one() {
+    let message = mk_symlink("$profileMaster", "profile-east");
+    let inputs = read_request(std::slice::from_ref(&message)).unwrap();
+    assert_eq!(document(message.clone()), "/d2/clusters/profile-east");
+    assert_eq!(pb::DefinitionInput::from(&inputs[0]), message);
+}
+
+#[test]
+fn a_symlink_that_no_d2_client_could_follow_is_refused() {
+    let with = |change: fn(&mut pb::DefinitionInput)| {
+        let mut message = mk_symlink("$a", "a");
+        change(&mut message);
+        message
+    };
+    let cluster = |name: &str| mk_message(pb::definition_input::Kind::Cluster, name, "");
+    let cases = [
+        (
+            mk_symlink("a", "b"),
+            "name: is \"a\"; a symlink begins with $",
+        ),
+        (mk_symlink("$", "b"), "name: is nothing but $"),
+        (mk_symlink("$a", ""), "cluster: cluster name is empty"),
+        (mk_symlink("$a", "/d2/clusters/b"), "cluster: cluster name"),
+        (mk_symlink("$a", "$b"), "cluster: is a symlink itself"),
+        (with(|m| m.path = "/p".into()), "path: belongs to a service"),
+        (
+            with(|m| m.properties_json = "{}".into()),
+            "properties: belongs to a service or a cluster, not to a symlink",
+        ),
+        (
+            cluster("$a"),
+            "name: is \"$a\"; what begins with $ is a Symlink",
+        ),
+        (cluster("a$b"), "name: holds a $"),
+    ];
+    for (message, expected) in cases {
+        let error = read_request(std::slice::from_ref(&message)).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains(expected), "{message:?}: {text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+    }
+}
+
+#[test]
+fn of_two_symlinks_to_one_cluster_each_is_named() {
+    let both = [mk_symlink("$a", "c"), mk_symlink("$b", "c")];
+    let text = read_request(&both).unwrap_err().to_string();
+    let expected = [
+        "definition 1 ($a): cluster: is c, where $b leads too; D2 clients follow only one symlink to a cluster",
+        "definition 2 ($b): cluster: is c, where $a leads too; D2 clients follow only one symlink to a cluster",
+    ];
+    assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+}

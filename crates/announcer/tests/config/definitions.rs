@@ -31,6 +31,13 @@ fn mk_service(name: &str) -> DefinitionInput {
     }
 }
 
+fn mk_symlink(name: &str, target: &str) -> DefinitionInput {
+    DefinitionInput::Symlink {
+        name: ClusterName::parse(name).unwrap(),
+        target: ClusterName::parse(target).unwrap(),
+    }
+}
+
 fn key(name: &str) -> DefinitionKey {
     DefinitionKey::Cluster(ClusterName::parse(name).unwrap())
 }
@@ -134,4 +141,37 @@ async fn an_unreadable_definition_is_replaced_or_deleted() {
     spoil().await;
     let gone = delete(&log, key("profile"), &signed(ANN, 6)).await;
     assert_eq!(gone.unwrap().outcome, Outcome::Deleted);
+}
+
+#[tokio::test]
+async fn a_symlink_must_not_lead_where_one_that_stands_leads_unless_that_one_moves() {
+    let log = mk_log();
+    let [a, b] = [mk_symlink("$a", "one"), mk_symlink("$b", "two")];
+    outcomes(&log, &[a, b], 1).await;
+    let before = records(&log, Topic::Config).len();
+    for others in [vec![mk_symlink("$b", "one")], vec![mk_symlink("$c", "two")]] {
+        let refused = apply(&log, &others, &signed(ANN, 2)).await.unwrap_err();
+        assert!(refused.to_string().contains("leads too"), "{refused}");
+    }
+    assert_eq!(records(&log, Topic::Config).len(), before);
+    // The two change places, and what leads to neither is not looked at.
+    let swapped = [
+        mk_symlink("$a", "two"),
+        mk_symlink("$b", "one"),
+        mk_cluster("one", "{}"),
+    ];
+    let expected = [
+        (Outcome::Changed, 1),
+        (Outcome::Changed, 1),
+        (Outcome::Created, 0),
+    ];
+    assert_eq!(outcomes(&log, &swapped, 3).await, expected);
+    let gone = delete(&log, key("$a"), &signed(ANN, 4)).await.unwrap();
+    assert_eq!((gone.outcome, gone.revision), (Outcome::Deleted, 1));
+    assert_eq!(
+        outcomes(&log, &[mk_symlink("$c", "two")], 5).await,
+        [(Outcome::Created, 0)]
+    );
+    let last = written(&log).pop().unwrap();
+    assert_eq!(last.0, "symlink $c");
 }

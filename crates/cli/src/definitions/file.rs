@@ -89,7 +89,10 @@ fn read_kind(text: &str) -> Result<Kind, String> {
     match text {
         "Cluster" | "cluster" => Ok(Kind::Cluster),
         "Service" | "service" => Ok(Kind::Service),
-        other => Err(format!("is {other:?}; expected Cluster or Service")),
+        "Symlink" | "symlink" => Ok(Kind::Symlink),
+        other => Err(format!(
+            "is {other:?}; expected Cluster, Service or Symlink"
+        )),
     }
 }
 
@@ -136,7 +139,7 @@ mod tests {
         assert_eq!(
             read("d.yaml", text).unwrap_err(),
             [
-                "d.yaml:1: kind: is \"Klaster\"; expected Cluster or Service",
+                "d.yaml:1: kind: is \"Klaster\"; expected Cluster, Service or Symlink",
                 "d.yaml:2: name: must be a text",
                 "d.yaml:3: property: unknown key; a definition has kind, name, cluster, path, properties",
                 "d.yaml:4: properties: must be a map of D2 properties",

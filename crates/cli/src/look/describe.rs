@@ -132,7 +132,10 @@ impl Lines {
             self.put("orphaned", what);
         }
         self.put("conflict", definition.conflict.as_deref().unwrap_or(""));
-        self.put_all("properties", fields(&definition.properties));
+        // A symlink's document is a path and has none.
+        if !definition.properties.is_null() {
+            self.put_all("properties", fields(&definition.properties));
+        }
         let left_out = definition.left_out.iter().map(|left_out| {
             let whole = left_out.property.is_empty();
             let property = if whole {
@@ -168,6 +171,8 @@ fn cluster_lines(view: &ClusterView, uris: &[UriView], operator: &OperatorView) 
     let mut lines = Lines::default();
     let counts = &view.summary.instances;
     lines.put("cluster", &view.summary.name);
+    let target = view.summary.symlink_to.as_deref();
+    lines.put("symlink to", target.unwrap_or_default());
     lines.put_definition(view.definition.as_ref());
     lines.put("sources", view.sources.join(", "));
     lines.put("services", view.summary.services.join(", "));

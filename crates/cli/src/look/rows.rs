@@ -32,7 +32,10 @@ pub(super) fn cluster(c: &ClusterSummary) -> Vec<String> {
         c.instances.draining.to_string(),
         c.instances.unhealthy.to_string(),
         c.services.join(","),
-        definition(c.implicit, c.revision),
+        match &c.symlink_to {
+            Some(cluster) => format!("leads to {cluster}"),
+            None => definition(c.implicit, c.revision),
+        },
     ]
 }
 

@@ -113,6 +113,13 @@ fn unusual_lines(status: &Status) -> Vec<String> {
         let place = format!("config {}@{}", r.partition, r.offset);
         format!("refused definition at {place}: {}", r.reason)
     }));
+    lines.extend(status.shared_symlinks.iter().map(|shared| {
+        format!(
+            "symlinks: {} all lead to {}; D2 clients follow only one of them, give each a cluster of its own",
+            shared.symlinks.join(", "),
+            shared.cluster
+        )
+    }));
     lines
 }
 

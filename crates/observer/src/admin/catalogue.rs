@@ -163,6 +163,7 @@ fn summary(snapshot: &ClusterSnapshot, services: Vec<String>) -> ClusterSummary 
         instances,
         health_ignored: snapshot.fail_open,
         revision: definition.map(|(_, d)| d.stat.revision),
+        symlink_to: definition.and_then(|(_, d)| d.find_symlink_target().map(str::to_owned)),
     }
 }
 

@@ -4,15 +4,18 @@ use axum::Json;
 use axum::extract::State;
 use waypost_admin_api::{
     Counts, HoldingScope, KeeperRole, KeeperStatus, LogStatus, ObserverInfo, OrphanedDefinition,
-    PartitionStatus, Pending, RefusedDefinition, SourceState, SourceStatus, Status, TopicStatus,
+    PartitionStatus, Pending, RefusedDefinition, SharedSymlinks, SourceState, SourceStatus, Status,
+    TopicStatus,
 };
 use waypost_core::{ConfigKey, SourceSlot, Topic};
 use waypost_fold::Holding;
+use waypost_store::Store;
 
 use super::error::ApiError;
 use super::{AdminState, millis};
 use crate::ingest::{LogView, PartitionFacts, held_instances};
 use crate::settings::LogWrites;
+use crate::symlinks;
 
 pub(super) async fn status(State(state): State<AdminState>) -> Result<Json<Status>, ApiError> {
     let log = state.questions.log().await?;
@@ -42,6 +45,7 @@ pub(super) async fn status(State(state): State<AdminState>) -> Result<Json<Statu
         holding: holding(&log),
         orphaned: log.orphans.iter().map(orphaned).collect(),
         refused_definitions: refused_definitions(&log),
+        shared_symlinks: shared_symlinks(state.store()),
     }))
 }
 
@@ -174,6 +178,16 @@ fn refused_definitions(log: &LogView) -> Vec<RefusedDefinition> {
             partition: record.partition.0,
             offset: record.offset.0,
             reason: record.reason.clone(),
+        })
+        .collect()
+}
+
+fn shared_symlinks(store: &Store) -> Vec<SharedSymlinks> {
+    let shared = symlinks::shared_targets(store).into_iter();
+    shared
+        .map(|(cluster, symlinks)| SharedSymlinks {
+            cluster,
+            symlinks: symlinks.iter().map(ToString::to_string).collect(),
         })
         .collect()
 }

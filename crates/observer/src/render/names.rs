@@ -5,6 +5,9 @@ use waypost_core::ResourceType;
 use super::federated::FederatedName;
 use super::server::ListeningAddress;
 
+/// Neither gRPC nor Envoy can follow a symlink.
+pub use waypost_core::name::is_symlink;
+
 const CLUSTERS: &str = "/d2/clusters/";
 const SERVICES: &str = "/d2/services/";
 const URIS: &str = "/d2/uris/";
@@ -86,13 +89,6 @@ pub fn instance(cluster: &str, uri: &str) -> String {
 #[must_use]
 pub fn d2_partition(cluster: &str, d2_partition: i32) -> String {
     format!("{cluster}#{d2_partition}")
-}
-
-/// A cluster whose document is the path of another (rest.li `SymlinkUtil`). It has no instances of
-/// its own, and neither gRPC nor Envoy can follow it.
-#[must_use]
-pub fn is_symlink(cluster: &str) -> bool {
-    cluster.starts_with('$')
 }
 
 /// The spelling that Waypost itself gives a resource's name, where `name` has another one that
