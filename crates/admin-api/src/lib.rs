@@ -11,6 +11,7 @@
 //! * `GET /api/v1/watch/{cluster}` streams [`WatchEvent`]s, one JSON object a line
 //!   (`application/x-ndjson`), and never ends by itself.
 
+mod callees;
 mod catalogue;
 mod digest;
 mod dump;
@@ -22,6 +23,7 @@ mod watch;
 
 use serde::{Deserialize, Serialize};
 
+pub use callees::CalleesView;
 pub use catalogue::{
     AnnouncedView, ClusterSummary, ClusterView, DefinitionView, HealthCounts, LeftOutView,
     LoadView, LocalityLoadView, LogFacts, RefusedNote, ServiceView, SourceView, UriHealth, UriView,

@@ -32,6 +32,18 @@ pub fn service(name: &str) -> String {
     format!("{BASE}/services/{}", encoded(name))
 }
 
+/// A [`crate::Page`] of [`crate::CalleesView`].
+#[must_use]
+pub fn callees() -> String {
+    format!("{BASE}/callees")
+}
+
+/// The [`crate::CalleesView`] of one application.
+#[must_use]
+pub fn callees_of(application: &str) -> String {
+    format!("{BASE}/callees/{}", encoded(application))
+}
+
 /// A [`crate::Page`] of [`crate::UriView`].
 #[must_use]
 pub fn uris(cluster: &str) -> String {

@@ -36,11 +36,15 @@ pub struct StreamView {
     pub types: Vec<StreamType>,
 }
 
-/// What a proxy named in the metadata of its node (docs/resources.md, "What an Envoy is served").
+/// What a proxy named in its node (docs/resources.md, "What an Envoy is served").
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScopeView {
-    /// The services that it calls. None: it is told of nothing but what it asks for by name.
+    /// The services that it calls. None: those that its application is said to call.
     pub services: Vec<String>,
+    /// The application, of one that names no services; `null` where it names none either: it is told of
+    /// nothing but what it asks for by name.
+    #[serde(default)]
+    pub application: Option<String>,
     /// Where it listens for calls to them; `null` for nowhere.
     pub outbound: Option<String>,
 }

@@ -3,6 +3,7 @@
 //! Whoever may write definitions does it through [`apply`] and [`delete`]: the gateway for those
 //! who talk to an Observer, the command line for those who talk to Kafka.
 
+mod callees;
 mod check;
 mod document;
 mod symlink;
@@ -15,8 +16,8 @@ use waypost_core::config::{JournalAction, Signed};
 use waypost_core::definition::DefinitionStat;
 use waypost_core::name::is_symlink;
 use waypost_core::{
-    AnnouncementLog, ClusterDefinition, ClusterName, ConfigKey, ConfigValue, Definition,
-    DefinitionKey, LogError, ServiceDefinition, ServiceName, Timestamp,
+    AnnouncementLog, ApplicationName, CalleesDefinition, ClusterDefinition, ClusterName, ConfigKey,
+    ConfigValue, Definition, DefinitionKey, LogError, ServiceDefinition, ServiceName, Timestamp,
 };
 use waypost_proto::v1 as pb;
 
@@ -52,6 +53,13 @@ pub enum DefinitionInput {
         name: ClusterName,
         /// Where it leads.
         target: ClusterName,
+    },
+    /// The services that an application calls.
+    Callees {
+        /// The application.
+        application: ApplicationName,
+        /// What it calls, in the order in which its clients warm them up.
+        services: Vec<ServiceName>,
     },
 }
 
@@ -145,6 +153,7 @@ impl DefinitionInput {
                 DefinitionKey::Cluster(name.clone())
             }
             Self::Service { name, .. } => DefinitionKey::Service(name.clone()),
+            Self::Callees { application, .. } => DefinitionKey::Callees(application.clone()),
         }
     }
 
@@ -170,6 +179,15 @@ impl DefinitionInput {
                 cluster: cluster.clone(),
                 path: path.clone(),
                 document,
+                stat,
+                author,
+            }),
+            Self::Callees {
+                application,
+                services,
+            } => Definition::Callees(CalleesDefinition {
+                application: application.clone(),
+                services: services.clone().into(),
                 stat,
                 author,
             }),
@@ -362,6 +380,11 @@ impl From<&DefinitionInput> for pb::DefinitionInput {
                 ..
             } => (cluster.as_str(), path.as_str(), Some(properties)),
             DefinitionInput::Symlink { target, .. } => (target.as_str(), "", None),
+            DefinitionInput::Callees { .. } => ("", "", None),
+        };
+        let services = match input {
+            DefinitionInput::Callees { services, .. } => &services[..],
+            _ => &[],
         };
         let properties = properties.map(|properties| Value::Object(properties.clone()));
         let key = input.key();
@@ -372,6 +395,7 @@ impl From<&DefinitionInput> for pb::DefinitionInput {
             cluster: cluster.to_owned(),
             path: path.to_owned(),
             properties_json: properties.map_or_else(String::new, |p| p.to_string()),
+            services: services.iter().map(ToString::to_string).collect(),
         }
     }
 }
@@ -396,6 +420,7 @@ fn kind_and_name(key: &DefinitionKey) -> (pb::definition_input::Kind, &str) {
         }
         DefinitionKey::Cluster(name) => (pb::definition_input::Kind::Cluster, name.as_str()),
         DefinitionKey::Service(name) => (pb::definition_input::Kind::Service, name.as_str()),
+        DefinitionKey::Callees(name) => (pb::definition_input::Kind::Callees, name.as_str()),
     }
 }
 
@@ -462,8 +487,7 @@ fn judge(
 /// The history of the definition that stands; `None` if there is none, or none that can be read.
 fn find_stat(topic: &ConfigTopic<'_>, key: &ConfigKey) -> Option<DefinitionStat> {
     match find_live(topic.find(key))? {
-        ConfigValue::Definition(Definition::Cluster(c)) => Some(c.stat),
-        ConfigValue::Definition(Definition::Service(s)) => Some(s.stat),
+        ConfigValue::Definition(definition) => Some(definition.stat()),
         _ => None,
     }
 }

@@ -316,6 +316,8 @@ pub(crate) enum DefinitionKindArg {
     Service,
     Cluster,
     Symlink,
+    /// What an application calls.
+    Callees,
 }
 
 #[derive(Debug, Args)]
@@ -343,7 +345,7 @@ pub(crate) struct ServerArgs {
 pub(crate) struct GetArgs {
     /// What to list.
     pub(crate) what: ListArg,
-    /// Only this one: a cluster, a service, the cluster whose URIs (overrides, journal) are meant, or
+    /// Only this one: a cluster, a service, an application (callees), the cluster whose URIs (overrides, journal) are meant, or
     /// the number of a stream.
     pub(crate) name: Option<String>,
     #[command(flatten)]
@@ -358,6 +360,8 @@ pub(crate) enum ListArg {
     Services,
     Uris,
     Streams,
+    /// What applications call.
+    Callees,
     /// What operators set above announcements.
     Overrides,
     /// What operators did, and conflicts between them.
@@ -368,7 +372,7 @@ pub(crate) enum ListArg {
 pub(crate) struct DescribeArgs {
     /// What kind of thing.
     pub(crate) what: DescribeArg,
-    /// Its name: of a cluster, of a service, of a URI's cluster, or the number of a stream.
+    /// Its name: of a cluster, of a service, of an application, of a URI's cluster, or the number of a stream.
     pub(crate) name: String,
     /// The URI, for `describe uri CLUSTER URI`.
     pub(crate) uri: Option<String>,
@@ -384,6 +388,8 @@ pub(crate) enum DescribeArg {
     Service,
     Uri,
     Stream,
+    /// What an application calls.
+    Callees,
 }
 
 #[derive(Debug, Args)]

@@ -54,6 +54,7 @@ pub(crate) async fn delete(args: DeleteArgs) -> Result<Exit, Failure> {
         DefinitionKindArg::Cluster => Kind::Cluster,
         DefinitionKindArg::Service => Kind::Service,
         DefinitionKindArg::Symlink => Kind::Symlink,
+        DefinitionKindArg::Callees => Kind::Callees,
     };
     let key = definitions::read_key(kind, &args.name).map_err(|m| Failure::usage(m.why))?;
     let row = match &args.to.kafka {
@@ -200,6 +201,7 @@ impl From<&pb::DefinitionResult> for Row {
             kind: match result.kind() {
                 Kind::Service => "service",
                 Kind::Symlink => "symlink",
+                Kind::Callees => "callees",
                 Kind::Cluster | Kind::Unspecified => "cluster",
             },
             name: result.name.clone(),

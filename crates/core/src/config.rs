@@ -9,14 +9,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::definition::{Definition, DefinitionKey, DefinitionStat};
-use crate::name::{ClusterName, InstanceKey, NameError, is_symlink};
+use crate::name::{ClusterName, InstanceKey, NameError};
 use crate::record::{LogIdentity, Offset};
 use crate::time::Timestamp;
 
 /// What a record of the config topic is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ConfigKey {
-    /// `cluster\0NAME` or `service\0NAME`: a definition.
+    /// `cluster\0NAME`, `service\0NAME` or `callees\0NAME`: a definition.
     Definition(DefinitionKey),
     /// `override\0CLUSTER\0URI`: what stands above an instance's announcements.
     Override(InstanceKey),
@@ -93,8 +93,7 @@ impl ConfigKey {
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
-            Self::Definition(DefinitionKey::Cluster(_)) => "cluster",
-            Self::Definition(DefinitionKey::Service(_)) => "service",
+            Self::Definition(key) => key.kind(),
             Self::Override(_) => "override",
             Self::Eviction(_) => "eviction",
             Self::Release(_) => "release",
@@ -106,9 +105,8 @@ impl ConfigKey {
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
-            Self::Definition(DefinitionKey::Cluster(name))
-            | Self::Release(ReleaseScope::Cluster(name)) => name.as_str(),
-            Self::Definition(DefinitionKey::Service(name)) => name.as_str(),
+            Self::Definition(key) => key.name(),
+            Self::Release(ReleaseScope::Cluster(name)) => name.as_str(),
             Self::Override(key) | Self::Eviction(key) => key.cluster.as_str(),
             Self::Release(ReleaseScope::All) => "*",
             Self::Journal(_) => "",
@@ -125,11 +123,7 @@ impl From<DefinitionKey> for ConfigKey {
 impl fmt::Display for ConfigKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Definition(DefinitionKey::Cluster(name)) if is_symlink(name.as_str()) => {
-                write!(f, "symlink {name}")
-            }
-            Self::Definition(DefinitionKey::Cluster(name)) => write!(f, "cluster {name}"),
-            Self::Definition(DefinitionKey::Service(name)) => write!(f, "service {name}"),
+            Self::Definition(key) => key.fmt(f),
             Self::Override(key) => write!(f, "override of {} in cluster {}", key.uri, key.cluster),
             Self::Eviction(key) => write!(f, "eviction of {} in cluster {}", key.uri, key.cluster),
             Self::Release(ReleaseScope::All) => f.write_str("release of all clusters"),
@@ -169,8 +163,7 @@ impl ConfigValue {
     #[must_use]
     pub fn author(&self) -> &str {
         match self {
-            Self::Definition(Definition::Cluster(c)) => &c.author,
-            Self::Definition(Definition::Service(s)) => &s.author,
+            Self::Definition(definition) => definition.author(),
             Self::Override(o) => &o.signed.author,
             Self::Eviction(e) => &e.signed.author,
             Self::Release(r) => &r.signed.author,

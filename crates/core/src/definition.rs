@@ -1,10 +1,11 @@
 //! Service and cluster definitions: D2 properties in D2's own spelling, kept as bytes.
 
+use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::name::{ClusterName, NameError, ServiceName, is_symlink};
+use crate::name::{ApplicationName, ClusterName, NameError, ServiceName, is_symlink};
 use crate::time::Timestamp;
 
 /// What a record of the config topic is about.
@@ -14,17 +15,37 @@ pub enum DefinitionKey {
     Cluster(ClusterName),
     /// The definition of a service.
     Service(ServiceName),
+    /// The services that an application calls.
+    Callees(ApplicationName),
 }
 
 impl DefinitionKey {
-    /// The record key: `cluster` or `service`, one zero byte, the name.
+    /// The record key: `cluster`, `service` or `callees`, one zero byte, the name.
     #[must_use]
     pub fn to_record_key(&self) -> Bytes {
-        let (kind, name) = match self {
-            Self::Cluster(name) => ("cluster", name.as_str()),
-            Self::Service(name) => ("service", name.as_str()),
-        };
-        [kind.as_bytes(), b"\0", name.as_bytes()].concat().into()
+        [self.kind().as_bytes(), b"\0", self.name().as_bytes()]
+            .concat()
+            .into()
+    }
+
+    /// The word before the name in a record key, which is the closed label of metrics and JSON too.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Cluster(_) => "cluster",
+            Self::Service(_) => "service",
+            Self::Callees(_) => "callees",
+        }
+    }
+
+    /// The name of what is defined; of callees, that of the application.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Cluster(name) => name.as_str(),
+            Self::Service(name) => name.as_str(),
+            Self::Callees(name) => name.as_str(),
+        }
     }
 
     /// Reads a record key of the config topic; `None` for a kind this release does not know.
@@ -40,7 +61,19 @@ impl DefinitionKey {
         match kind {
             "cluster" => ClusterName::parse(name).map(|n| Some(Self::Cluster(n))),
             "service" => ServiceName::parse(name).map(|n| Some(Self::Service(n))),
+            "callees" => ApplicationName::parse(name).map(|n| Some(Self::Callees(n))),
             _ => Ok(None),
+        }
+    }
+}
+
+impl fmt::Display for DefinitionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cluster(name) if is_symlink(name.as_str()) => write!(f, "symlink {name}"),
+            Self::Cluster(name) => write!(f, "cluster {name}"),
+            Self::Service(name) => write!(f, "service {name}"),
+            Self::Callees(name) => write!(f, "callees of {name}"),
         }
     }
 }
@@ -52,6 +85,30 @@ pub enum Definition {
     Cluster(ClusterDefinition),
     /// A service's.
     Service(ServiceDefinition),
+    /// An application's.
+    Callees(CalleesDefinition),
+}
+
+impl Definition {
+    /// When it was written, how often.
+    #[must_use]
+    pub fn stat(&self) -> DefinitionStat {
+        match self {
+            Self::Cluster(c) => c.stat,
+            Self::Service(s) => s.stat,
+            Self::Callees(c) => c.stat,
+        }
+    }
+
+    /// Who wrote it last; empty where nobody said so.
+    #[must_use]
+    pub fn author(&self) -> &str {
+        match self {
+            Self::Cluster(c) => &c.author,
+            Self::Service(s) => &s.author,
+            Self::Callees(c) => &c.author,
+        }
+    }
 }
 
 /// The definition of a cluster.
@@ -97,6 +154,19 @@ pub struct ServiceDefinition {
     pub author: Arc<str>,
 }
 
+/// The services that an application calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CalleesDefinition {
+    /// The application.
+    pub application: ApplicationName,
+    /// What it calls, each once; none where it calls nobody.
+    pub services: Arc<[ServiceName]>,
+    /// When it was written, how often.
+    pub stat: DefinitionStat,
+    /// Who wrote it last; empty where nobody said so. Not served to clients.
+    pub author: Arc<str>,
+}
+
 /// The history of a definition: what a D2 `Stat` is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DefinitionStat {
@@ -106,4 +176,53 @@ pub struct DefinitionStat {
     pub modified: Timestamp,
     /// How many times it was changed since it was created.
     pub revision: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_every_kind_round_trip() {
+        let name = ClusterName::parse("$a").unwrap();
+        let keys = [
+            (DefinitionKey::Cluster(name), "cluster\0$a", "symlink $a"),
+            (
+                DefinitionKey::Service(ServiceName::parse("s").unwrap()),
+                "service\0s",
+                "service s",
+            ),
+            (
+                DefinitionKey::Callees(ApplicationName::parse("app").unwrap()),
+                "callees\0app",
+                "callees of app",
+            ),
+        ];
+        for (key, record_key, shown) in keys {
+            assert_eq!(key.to_record_key(), record_key);
+            assert_eq!(key.to_string(), shown);
+            let read = DefinitionKey::from_record_key(record_key.as_bytes());
+            assert_eq!(read, Ok(Some(key)));
+        }
+        assert_eq!(DefinitionKey::from_record_key(b"later\0x"), Ok(None));
+        assert!(DefinitionKey::from_record_key(b"callees\0a/b").is_err());
+    }
+
+    #[test]
+    fn a_symlink_leads_to_what_stands_after_the_last_slash() {
+        for (name, document, target) in [
+            ("$a", "/d2/clusters/a-east", Some("a-east")),
+            ("$a", "a-east", Some("a-east")),
+            ("a", "/d2/clusters/a-east", None),
+            ("a$b", "/d2/clusters/a-east", None),
+        ] {
+            let definition = ClusterDefinition {
+                name: ClusterName::parse(name).unwrap(),
+                document: document.into(),
+                stat: DefinitionStat::default(),
+                author: "".into(),
+            };
+            assert_eq!(definition.find_symlink_target(), target, "{name}");
+        }
+    }
 }

@@ -20,11 +20,15 @@ pub mod time;
 
 pub use announcement::{Announcement, Health, PartitionWeights};
 pub use config::{ConfigKey, ConfigValue, Override, ReleaseScope, Replaces, Revision};
-pub use definition::{ClusterDefinition, Definition, DefinitionKey, ServiceDefinition};
+pub use definition::{
+    CalleesDefinition, ClusterDefinition, Definition, DefinitionKey, ServiceDefinition,
+};
 pub use locator::{
     EncodedResource, Interest, ResourceLocator, Scope, Subscriber, SubscriptionToken,
 };
-pub use name::{ClusterName, InstanceKey, InstanceUri, NameError, ServiceName, UriParts};
+pub use name::{
+    ApplicationName, ClusterName, InstanceKey, InstanceUri, NameError, ServiceName, UriParts,
+};
 pub use partition::PartitionId;
 pub use port::{AnnouncementLog, LogError, LogReader, ReadEvent};
 pub use record::{Headers, LifeId, NewRecord, Offset, Record, RecordKind, Topic};

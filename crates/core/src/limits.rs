@@ -16,6 +16,9 @@ pub const ANNOUNCEMENT_BYTES_MAX: usize = 64 * 1024;
 /// Largest definition (service or cluster properties), bytes: ZooKeeper's own limit for a znode.
 pub const DEFINITION_BYTES_MAX: usize = 1024 * 1024;
 
+/// Services that one application can be said to call. Large ones call some hundreds.
+pub const CALLEES_MAX: usize = 1_000;
+
 /// Largest value of any other record of the config topic, bytes: two names, a URI, a reason, a detail.
 pub const CONFIG_BYTES_MAX: usize = 16 * 1024;
 

@@ -135,6 +135,9 @@ pub fn glob_covers(prefix: &str, name: &str) -> bool {
 pub struct Scope {
     /// The services that it calls, as it spells them, in order, each once.
     pub services: Vec<Box<str>>,
+    /// Of one that names no services, the application that it belongs to: it calls what that is said to
+    /// call.
+    pub application: Option<Box<str>>,
     /// Where it wants to listen for calls to them; `None` for nowhere.
     pub outbound: Option<SocketAddr>,
 }

@@ -111,6 +111,12 @@ name_type!(
     "service name"
 );
 
+name_type!(
+    /// The name of an application: what its D2 clients and proxies say that they belong to.
+    ApplicationName,
+    "application name"
+);
+
 /// Whether a cluster of this name is a symlink: its document is the path of another cluster, and it has
 /// no instances of its own (rest.li `SymlinkUtil`).
 #[must_use]

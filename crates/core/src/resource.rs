@@ -27,11 +27,13 @@ pub enum ResourceType {
     D2Uri,
     /// `indis.D2ClusterOrServiceName`: the directory of names.
     D2ClusterOrServiceName,
+    /// `indis.D2CalleeServices`: the services that an application calls.
+    D2CalleeServices,
 }
 
 impl ResourceType {
     /// All types in the order in which they are sent.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Cluster,
         Self::ClusterLoadAssignment,
         Self::Listener,
@@ -40,6 +42,7 @@ impl ResourceType {
         Self::D2UriMap,
         Self::D2Uri,
         Self::D2ClusterOrServiceName,
+        Self::D2CalleeServices,
     ];
 
     /// The type URL on the wire.
@@ -58,6 +61,7 @@ impl ResourceType {
             Self::D2UriMap => "type.googleapis.com/indis.D2URIMap",
             Self::D2Uri => "type.googleapis.com/indis.D2URI",
             Self::D2ClusterOrServiceName => "type.googleapis.com/indis.D2ClusterOrServiceName",
+            Self::D2CalleeServices => "type.googleapis.com/indis.D2CalleeServices",
         }
     }
 
@@ -74,6 +78,15 @@ impl ResourceType {
         matches!(self, Self::Cluster | Self::Listener)
     }
 
+    /// Whether a name that does not exist is left unanswered in the incremental variant too, unless the
+    /// client holds something under it. A D2 client takes the removal of its list of callees for an
+    /// empty list and warms up nobody; on silence it falls back to the list of its own (rest.li
+    /// `IndisBasedDownstreamServicesFetcher`).
+    #[must_use]
+    pub fn is_silent_about_absence(self) -> bool {
+        self == Self::D2CalleeServices
+    }
+
     /// The closed label of metrics.
     #[must_use]
     pub fn label(self) -> &'static str {
@@ -86,6 +99,7 @@ impl ResourceType {
             Self::D2UriMap => "d2_uri_map",
             Self::D2Uri => "d2_uri",
             Self::D2ClusterOrServiceName => "d2_name",
+            Self::D2CalleeServices => "d2_callees",
         }
     }
 }

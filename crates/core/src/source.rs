@@ -1,8 +1,8 @@
 //! What sources say to the store, and which source is believed first.
 
 use crate::config::Override;
-use crate::definition::{ClusterDefinition, ServiceDefinition};
-use crate::name::{ClusterName, InstanceKey, ServiceName};
+use crate::definition::{CalleesDefinition, ClusterDefinition, ServiceDefinition};
+use crate::name::{ApplicationName, ClusterName, InstanceKey, ServiceName};
 use crate::shared::InstanceValue;
 
 /// Where a fact comes from. The order is the priority: of several slots of one name the first
@@ -56,6 +56,13 @@ pub enum StoreInput {
         name: ServiceName,
         /// Its definition, or deleted.
         value: Option<ServiceDefinition>,
+    },
+    /// The services that an application calls.
+    Callees {
+        /// Which application.
+        application: ApplicationName,
+        /// What it calls, or deleted.
+        value: Option<CalleesDefinition>,
     },
     /// What stands above an instance's announcements.
     Override {

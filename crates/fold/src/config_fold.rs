@@ -388,6 +388,10 @@ fn to_event(key: &ConfigKey, held: &Held) -> Option<FoldEvent> {
             name: value.name.clone(),
             value: Some(value),
         },
+        (_, Some(ConfigValue::Definition(Definition::Callees(value)))) => StoreInput::Callees {
+            application: value.application.clone(),
+            value: Some(value),
+        },
         (_, Some(ConfigValue::Override(value))) => StoreInput::Override {
             key: value.instance.clone(),
             value: Some(value),
@@ -398,6 +402,10 @@ fn to_event(key: &ConfigKey, held: &Held) -> Option<FoldEvent> {
         },
         (ConfigKey::Definition(DefinitionKey::Service(name)), None) => StoreInput::Service {
             name: name.clone(),
+            value: None,
+        },
+        (ConfigKey::Definition(DefinitionKey::Callees(application)), None) => StoreInput::Callees {
+            application: application.clone(),
             value: None,
         },
         (ConfigKey::Override(instance), None) => StoreInput::Override {

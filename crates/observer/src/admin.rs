@@ -2,6 +2,7 @@
 //!
 //! Nothing here changes anything, and nothing here is waited for by the log or a stream.
 
+mod callees;
 mod catalogue;
 mod digests;
 mod dump;
@@ -102,6 +103,8 @@ pub fn routes(state: AdminState) -> Router {
         .route("/clusters/{name}", get(catalogue::cluster))
         .route("/services", get(catalogue::services))
         .route("/services/{name}", get(catalogue::service))
+        .route("/callees", get(callees::all))
+        .route("/callees/{name}", get(callees::one))
         .route("/uris/{cluster}", get(uris::uris))
         .route("/operator", get(operator::operator))
         .route("/streams", get(streams::streams))

@@ -7,6 +7,7 @@
 //! under a name of the client's own spelling is answered under that spelling.
 
 mod cache;
+mod callees;
 mod fabrics;
 mod federated;
 mod limits;
@@ -343,6 +344,9 @@ impl ResourceLocator for Locator {
             (ResourceType::D2UriMap, Target::Cluster(cluster)) => self.find_uri_map(name, cluster),
             (ResourceType::D2Uri, Target::Instance(cluster, uri)) => {
                 self.find_uri(name, cluster, uri)
+            }
+            (ResourceType::D2CalleeServices, Target::Application(application)) => {
+                self.find_callees(name, application)
             }
             (ResourceType::Cluster, _) => {
                 self.find_cluster(name, &target, cluster_variant(variant))

@@ -98,6 +98,11 @@ impl Collector for StoreSizes {
                 "Services with a definition",
                 counts.services,
             ),
+            (
+                "observer_applications",
+                "Applications of which is defined what they call",
+                counts.applications,
+            ),
             ("observer_instances", "Instances served", counts.instances),
             (
                 "observer_health_ignored_clusters",

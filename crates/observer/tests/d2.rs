@@ -16,8 +16,8 @@ use prost::Message as _;
 use waypost_admin_api::{SharedSymlinks, Status, path};
 use waypost_core::definition::{DefinitionStat, ServiceDefinition};
 use waypost_core::{
-    Announcement, ClusterDefinition, ClusterName, Definition, DefinitionKey, InstanceUri,
-    PartitionId, ResourceType, ServiceName, Timestamp, Topic,
+    Announcement, ApplicationName, CalleesDefinition, ClusterDefinition, ClusterName, Definition,
+    DefinitionKey, InstanceUri, PartitionId, ResourceType, ServiceName, Timestamp, Topic,
 };
 use waypost_d2_client::{D2Client, D2Error, Mode, Report};
 use waypost_log::MemoryLog;
@@ -81,6 +81,33 @@ fn define_service(log: &MemoryLog, name: &str, cluster: &str) {
     });
     let key = DefinitionKey::Service(ServiceName::parse(name).unwrap());
     write(log, &key, Some(&definition));
+}
+
+/// Says what an application calls; `None` that nobody says it any more.
+fn define_callees(log: &MemoryLog, application: &str, services: Option<&[&str]>) {
+    let application = ApplicationName::parse(application).unwrap();
+    let services = services.map(|s| s.iter().map(|name| ServiceName::parse(name).unwrap()));
+    let definition = services.map(|services| {
+        Definition::Callees(CalleesDefinition {
+            application: application.clone(),
+            services: services.collect(),
+            stat: stat(),
+            author: "".into(),
+        })
+    });
+    write(
+        log,
+        &DefinitionKey::Callees(application),
+        definition.as_ref(),
+    );
+}
+
+async fn until_callees(client: &D2Client, name: &str, services: &[&str]) {
+    eventually(&format!("{name} calls {services:?}"), || async {
+        let callees = client.callees(name).await.ok()?;
+        (callees == services).then_some(())
+    })
+    .await;
 }
 
 fn write(log: &MemoryLog, key: &DefinitionKey, definition: Option<&Definition>) {
@@ -336,16 +363,43 @@ async fn what_does_not_exist_is_said_at_once_and_comes_when_it_is_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn callees_are_left_unanswered_so_that_the_client_takes_its_own_list() {
+async fn callees_that_nobody_defined_are_left_unanswered_so_that_the_client_takes_its_own_list() {
     let log = mk_log(1);
     announce(&log, 1, "greeter", "http://h:1").await;
+    define_callees(&log, "other", Some(&["greeter"]));
     let observer = start_at(&log, None).await;
     let client = start_client(&observer, Mode::Map).await;
     let callees = client.callees("app:i001:service").await;
     assert!(matches!(callees, Err(D2Error::NoAnswer(_))), "{callees:?}");
-    // The other types go on.
+    // The other types go on, and the list comes once there is one.
     client.resolve("d2://greeter/").await.unwrap();
-    until_hosts(&client, "greeter", &["http://h:1"]).await;
+    define_callees(&log, "app", Some(&["b", "a"]));
+    until_callees(&client, "app:i001:service", &["b", "a"]).await;
+    check_unharmed(&client.report());
+    observer.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_client_of_an_application_is_told_whom_it_calls_and_of_changes() {
+    let log = mk_log(1);
+    define_callees(&log, "app", Some(&["reads", "writes"]));
+    define_callees(&log, "idle", Some(&[]));
+    let observer = start_at(&log, None).await;
+    let client = start_client(&observer, Mode::Map).await;
+    let names = ["app:i001:service", "app:i002:job", "app"];
+    for name in names {
+        assert_eq!(client.callees(name).await.unwrap(), ["reads", "writes"]);
+    }
+    // Calling nobody is an answer.
+    assert!(client.callees("idle:i001:x").await.unwrap().is_empty());
+    define_callees(&log, "app", Some(&["writes"]));
+    for name in names {
+        until_callees(&client, name, &["writes"]).await;
+    }
+    define_callees(&log, "app", None);
+    for name in names {
+        until_callees(&client, name, &[]).await;
+    }
     check_unharmed(&client.report());
     observer.shutdown().await;
 }

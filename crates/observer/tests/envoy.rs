@@ -44,6 +44,21 @@ async fn lead(observer: &RunningObserver, cluster: &str) {
             cluster: cluster.to_owned(),
             path: "/s".to_owned(),
             properties_json: "{}".to_owned(),
+            ..pb::DefinitionInput::default()
+        }],
+        author: "ann@ops1".to_owned(),
+    };
+    gateway(observer).await.apply(request).await.unwrap();
+}
+
+/// Says what an application calls.
+async fn call(observer: &RunningObserver, application: &str, services: &[&str]) {
+    let request = pb::ApplyRequest {
+        definitions: vec![pb::DefinitionInput {
+            kind: pb::definition_input::Kind::Callees.into(),
+            name: application.to_owned(),
+            services: services.iter().map(ToString::to_string).collect(),
+            ..pb::DefinitionInput::default()
         }],
         author: "ann@ops1".to_owned(),
     };
@@ -95,9 +110,46 @@ async fn a_service_that_leads_elsewhere_brings_the_new_cluster_first_and_takes_t
     let streams: Page<StreamView> = get_json(&observer, "/api/v1/streams").await;
     let scope = ScopeView {
         services: vec!["s".to_owned()],
+        application: None,
         outbound: Some("127.0.0.1:10000".to_owned()),
     };
     assert_eq!(streams.items[0].scope, Some(scope));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_envoy_that_names_no_services_sees_what_its_application_calls() {
+    let log = mk_log(2);
+    let observer = common::start(&log).await;
+    announce(&log, &["c", "d", "other"]).await;
+    for path in ["clusters/c", "clusters/d", "clusters/other"] {
+        let is_served = async || {
+            let (status, _) = common::get(&observer, &format!("/api/v1/{path}")).await;
+            (status == 200).then_some(())
+        };
+        eventually(path, is_served).await;
+    }
+    let mut node = mk_envoy(&[], 10_000);
+    node.cluster = "app".to_owned();
+    let mut stream = Delta::open_as(&observer, node).await.unwrap();
+    stream.subscribe(Cluster, &["*"]).await;
+    assert_eq!(show(&stream.next().await), "Cluster");
+    stream.subscribe(RouteConfiguration, &[OUTBOUND]).await;
+    let routes = format!("RouteConfiguration +{OUTBOUND}");
+    assert_eq!(show(&stream.next().await), routes);
+
+    call(&observer, "app", &["c"]).await;
+    assert_eq!(show(&stream.next().await), "Cluster +c");
+    assert_eq!(show(&stream.next().await), routes);
+    call(&observer, "another", &["other"]).await;
+    call(&observer, "app", &["d"]).await;
+    assert_eq!(show(&stream.next().await), "Cluster +d");
+    assert_eq!(show(&stream.next().await), routes);
+    assert_eq!(show(&stream.next().await), "Cluster -c");
+    stream.expect_quiet().await;
+
+    let streams: Page<StreamView> = get_json(&observer, "/api/v1/streams").await;
+    let scope = streams.items[0].scope.clone().unwrap();
+    assert_eq!(scope.application.as_deref(), Some("app"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -169,6 +169,7 @@ async fn definitions_are_applied_served_and_deleted() {
             cluster: "profile".to_owned(),
             path: "/profile".to_owned(),
             properties_json: "{}".to_owned(),
+            ..DefinitionInput::default()
         },
     ];
     let request = ApplyRequest {

@@ -3,11 +3,12 @@
 use bytes::Bytes;
 use prost::Message as _;
 use waypost_core::definition::{
-    ClusterDefinition, Definition, DefinitionKey, DefinitionStat, ServiceDefinition,
+    CalleesDefinition, ClusterDefinition, Definition, DefinitionKey, DefinitionStat,
+    ServiceDefinition,
 };
-use waypost_core::limits::DEFINITION_BYTES_MAX;
+use waypost_core::limits::{CALLEES_MAX, DEFINITION_BYTES_MAX};
 use waypost_core::name::NameError;
-use waypost_core::{ClusterName, Timestamp};
+use waypost_core::{ClusterName, ServiceName, Timestamp};
 
 use crate::v1 as pb;
 
@@ -20,9 +21,12 @@ pub enum DefinitionError {
     /// Larger than [`DEFINITION_BYTES_MAX`].
     #[error("{0} bytes; at most {DEFINITION_BYTES_MAX} are allowed")]
     TooLarge(usize),
-    /// The service's cluster is not a valid name.
+    /// The service's cluster, or a service that is called, is not a valid name.
     #[error(transparent)]
     Name(#[from] NameError),
+    /// More callees than [`CALLEES_MAX`].
+    #[error("{0} services; at most {CALLEES_MAX} are allowed")]
+    TooManyCallees(usize),
     /// The name in the value is not the key's.
     #[error("the value names {0:?}, the key does not")]
     OtherName(String),
@@ -61,6 +65,18 @@ pub fn decode(key: &DefinitionKey, value: &[u8]) -> Result<Definition, Definitio
                 author: m.author.into(),
             }))
         }
+        DefinitionKey::Callees(application) if application.as_str() == m.name => {
+            if m.services.len() > CALLEES_MAX {
+                return Err(DefinitionError::TooManyCallees(m.services.len()));
+            }
+            let services = m.services.iter().map(|name| ServiceName::parse(name));
+            Ok(Definition::Callees(CalleesDefinition {
+                application: application.clone(),
+                services: services.collect::<Result<_, _>>()?,
+                stat,
+                author: m.author.into(),
+            }))
+        }
         _ => Err(DefinitionError::OtherName(m.name)),
     }
 }
@@ -81,6 +97,12 @@ pub fn encode(definition: &Definition) -> Bytes {
             author: s.author.to_string(),
             ..mk_message(&s.document, s.stat)
         },
+        Definition::Callees(c) => pb::Definition {
+            name: c.application.to_string(),
+            services: c.services.iter().map(ToString::to_string).collect(),
+            author: c.author.to_string(),
+            ..mk_message(&Bytes::new(), c.stat)
+        },
     };
     message.encode_to_vec().into()
 }
@@ -92,5 +114,43 @@ fn mk_message(document: &Bytes, stat: DefinitionStat) -> pb::Definition {
         modified_ms: stat.modified.0,
         revision: stat.revision,
         ..pb::Definition::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use waypost_core::ApplicationName;
+
+    use super::*;
+
+    #[test]
+    fn callees_round_trip_and_bad_ones_say_what_is_wrong() {
+        let application = ApplicationName::parse("app").unwrap();
+        let key = DefinitionKey::Callees(application.clone());
+        let callees = Definition::Callees(CalleesDefinition {
+            application,
+            services: ["b", "a"].map(|s| ServiceName::parse(s).unwrap()).into(),
+            stat: DefinitionStat {
+                created: Timestamp(1),
+                modified: Timestamp(2),
+                revision: 3,
+            },
+            author: "ann@ops1".into(),
+        });
+        assert_eq!(decode(&key, &encode(&callees)), Ok(callees));
+        let many = vec!["s".to_owned(); CALLEES_MAX + 1];
+        for (name, services, expected) in [
+            ("other", vec![], "the value names"),
+            ("app", vec!["a/b".to_owned()], "service name"),
+            ("app", many, "1001 services"),
+        ] {
+            let message = pb::Definition {
+                name: name.to_owned(),
+                services,
+                ..pb::Definition::default()
+            };
+            let error = decode(&key, &message.encode_to_vec()).unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use waypost_core::{ClusterName, InstanceUri, ServiceName};
+use waypost_core::{ApplicationName, ClusterName, InstanceUri, ServiceName};
 
 /// Hears of every batch that changed something, after the change is visible and with no lock held.
 pub trait ChangeListener: Send + Sync {
@@ -22,13 +22,15 @@ pub struct ChangeSet {
     pub clusters: BTreeMap<ClusterName, ClusterChange>,
     /// Services whose definition changed, or whose implicit form came or went.
     pub services: BTreeSet<ServiceName>,
+    /// Applications whose callees changed, came or went.
+    pub applications: BTreeSet<ApplicationName>,
 }
 
 impl ChangeSet {
     /// Whether nothing changed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.clusters.is_empty() && self.services.is_empty()
+        self.clusters.is_empty() && self.services.is_empty() && self.applications.is_empty()
     }
 }
 

@@ -14,6 +14,7 @@
 //! Announcements are opaque bytes here, shared with whoever read them from the log; the little that
 //! the store must know of them (health, partitions) it asks an [`Inspector`].
 
+mod callees;
 mod change;
 mod cluster;
 mod inspect;
@@ -28,6 +29,7 @@ mod subscriber_set;
 mod subscribers;
 mod writer;
 
+pub use callees::CalleesState;
 pub use change::{ChangeListener, ChangeSet, ClusterChange};
 pub use inspect::{ClusterFacts, Inspector, InstanceFacts};
 pub use slots::Slots;

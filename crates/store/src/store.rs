@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
 use waypost_core::{
-    ClusterName, InstanceUri, InstanceValue, Override, ServiceDefinition, ServiceName, SourceSlot,
-    Timestamp,
+    ApplicationName, ClusterName, InstanceUri, InstanceValue, Override, ServiceDefinition,
+    ServiceName, SourceSlot, Timestamp,
 };
 
+use crate::callees::Callees;
 use crate::change::ChangeListener;
 use crate::cluster::{Announced, ClusterState};
 use crate::inspect::Inspector;
@@ -36,6 +37,7 @@ pub(crate) struct Inner {
     pub(crate) clusters: Shards<HashMap<ClusterName, Arc<RwLock<ClusterState>>>>,
     pub(crate) services: Shards<HashMap<ServiceName, ServiceEntry>>,
     pub(crate) led: Led,
+    pub(crate) callees: Callees,
     pub(crate) removed: Mutex<Removed>,
     pub(crate) removed_instances: AtomicUsize,
     pub(crate) removed_instances_max: usize,
@@ -52,11 +54,12 @@ pub(crate) struct ServiceEntry {
     pub(crate) generation: u64,
 }
 
-/// Clusters and services that left.
+/// Clusters, services and the callees of applications that left.
 #[derive(Debug, Default)]
 pub(crate) struct Removed {
     pub(crate) clusters: RemovedNames<ClusterName>,
     pub(crate) services: RemovedNames<ServiceName>,
+    pub(crate) applications: RemovedNames<ApplicationName>,
 }
 
 /// A service at one moment.
@@ -87,6 +90,8 @@ pub struct StoreCounts {
     pub implicit_clusters: usize,
     /// Services with a definition.
     pub services: usize,
+    /// Applications whose callees are defined.
+    pub applications: usize,
     /// Instances of all clusters.
     pub instances: usize,
     /// Clusters in which health is ignored.
@@ -124,6 +129,7 @@ impl Store {
             clusters: Shards::default(),
             services: Shards::default(),
             led: Led::default(),
+            callees: Callees::default(),
             removed: Mutex::default(),
             removed_instances: AtomicUsize::new(0),
             config_loaded: AtomicBool::new(false),
@@ -392,6 +398,7 @@ impl Store {
     pub fn counts(&self) -> StoreCounts {
         let mut counts = StoreCounts {
             removed_instances: self.0.removed_instances.load(Ordering::Relaxed),
+            applications: self.count_callees(),
             ..StoreCounts::default()
         };
         self.for_each_entry(|_, state| {

@@ -90,6 +90,11 @@ impl Writer {
                 StoreInput::Service { name, value } => {
                     self.set_service(cx, name, value, &mut changes);
                 }
+                StoreInput::Callees { application, value } => {
+                    let written = (cx.slot, cx.generation, cx.now);
+                    let store = &self.store;
+                    store.set_callees(written, application, value, &mut changes);
+                }
             }
         }
         drop(turn);
@@ -136,6 +141,9 @@ impl Writer {
                 if !is_known && !removed.contains(&name) {
                     removed.remember(name, at, REMOVED_NAMES_MAX);
                 }
+            }
+            DefinitionKey::Callees(application) => {
+                self.store.remember_absent_callees(at, application);
             }
         }
     }
@@ -187,6 +195,7 @@ impl Writer {
             changes.clusters.entry(name).or_default().existence = true;
         }
         removed.services.drop_until(until);
+        removed.applications.drop_until(until);
         drop(removed);
         self.notify(changes)
     }

@@ -12,7 +12,7 @@ use waypost_core::ResourceType;
 pub struct TypeUrl(Arc<str>);
 
 impl TypeUrl {
-    /// The type with this URL, for example `type.googleapis.com/indis.D2CalleeServices`.
+    /// The type with this URL, for example `type.googleapis.com/indis.D2URIMap`.
     #[must_use]
     pub fn new(url: &str) -> Self {
         Self(url.into())
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn types_are_asked_for_in_make_before_break_order() {
         let mut types = [
-            TypeUrl::new("type.googleapis.com/indis.D2CalleeServices"),
+            TypeUrl::new("type.googleapis.com/indis.SomethingNew"),
             ResourceType::D2Node.into(),
             ResourceType::Listener.into(),
             ResourceType::Cluster.into(),

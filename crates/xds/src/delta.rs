@@ -268,6 +268,12 @@ impl DeltaSubstream {
                 self.kept_back.insert(name);
                 return None;
             }
+            None if resource_type.is_silent_about_absence()
+                && !matches!(why, Why::Held(_))
+                && explicit.as_ref().is_some_and(|e| !e.may_be_held()) =>
+            {
+                return None;
+            }
             None => Content::Removal,
         };
         let entry = Entry {

@@ -65,7 +65,9 @@ pub use inventory::{Inventory, ResourceState, ResourceStatus, TypeInventory};
 pub use listener::{ListenError, ListenSettings, Listener, PeerAddress, Serving};
 pub use node::{ADDRESS_FAMILIES_KEY, NodeInfo};
 pub use registry::{StreamId, StreamRegistry, StreamView, TypeView};
-pub use scope::{OUTBOUND_ADDRESS_KEY, OUTBOUND_PORT_KEY, SERVICES_KEY, UPSTREAM_TLS_KEY};
+pub use scope::{
+    APPLICATION_KEY, OUTBOUND_ADDRESS_KEY, OUTBOUND_PORT_KEY, SERVICES_KEY, UPSTREAM_TLS_KEY,
+};
 pub use server::AdsServer;
 pub use settings::{AdsSettings, EndpointsOnReconnect, TypeSet};
 pub use status::{Code, Status};

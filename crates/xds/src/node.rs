@@ -69,7 +69,7 @@ pub(crate) fn read_node(bytes: &[u8]) -> Result<ReadNode, Status> {
     let client = client_kind(&node.user_agent_name);
     let (scope, upstream_tls) = match client {
         ClientKind::Envoy => (
-            Some(Arc::new(read_scope(metadata)?)),
+            Some(Arc::new(read_scope(metadata, &node.cluster)?)),
             read_upstream_tls(metadata)?,
         ),
         ClientKind::Grpc | ClientKind::D2 => (None, UpstreamTls::None),

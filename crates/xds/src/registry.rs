@@ -69,7 +69,7 @@ pub(crate) struct StreamHandle {
     pub(crate) is_cut_off: AtomicBool,
 }
 
-const _: () = assert!(size_of::<StreamHandle>() <= 240);
+const _: () = assert!(size_of::<StreamHandle>() <= 232);
 
 impl StreamHandle {
     /// Lets the stream end by itself, with a status.

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use prost_types::{Struct, Value, value::Kind};
+use waypost_core::limits::NAME_BYTES_MAX;
 use waypost_core::{Scope, UpstreamTls};
 
 use crate::limits::SCOPE_SERVICES_MAX;
@@ -14,6 +15,10 @@ use crate::status::{Code, Status};
 
 /// Metadata key by which a proxy names the services that it calls: a string or a list of strings.
 pub const SERVICES_KEY: &str = "waypost.services";
+
+/// Metadata key by which a proxy that names no services says which application it belongs to: a string.
+/// Without it, its node's `cluster` is the application.
+pub const APPLICATION_KEY: &str = "waypost.application";
 
 /// Metadata key by which a proxy names the port on which it wants to listen for calls to its
 /// services, 0 to 65,535 (0: a free one). Without it there is no such listener.
@@ -40,8 +45,8 @@ pub(crate) fn read_upstream_tls(metadata: Option<&Struct>) -> Result<UpstreamTls
 }
 
 /// Reads the scope. What cannot be meant is an error, so that whoever wrote it reads of it in the
-/// proxy's own log.
-pub(crate) fn read_scope(metadata: Option<&Struct>) -> Result<Scope, Status> {
+/// proxy's own log. `node_cluster` is the node's.
+pub(crate) fn read_scope(metadata: Option<&Struct>, node_cluster: &str) -> Result<Scope, Status> {
     let find = |key: &str| metadata.and_then(|m| m.fields.get(key));
     let services: BTreeSet<&str> = find(SERVICES_KEY)
         .map(words)
@@ -58,10 +63,22 @@ pub(crate) fn read_scope(metadata: Option<&Struct>) -> Result<Scope, Status> {
     let address = find(OUTBOUND_ADDRESS_KEY).map(read_address).transpose()?;
     let address = address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let port = find(OUTBOUND_PORT_KEY).map(read_port).transpose()?;
+    let application = find(APPLICATION_KEY).map(read_application).transpose()?;
+    let application = application.unwrap_or(node_cluster);
+    let can_be_known = (1..=NAME_BYTES_MAX).contains(&application.len());
+    let is_needed = services.is_empty() && can_be_known;
     Ok(Scope {
+        application: is_needed.then(|| application.into()),
         services: services.into_iter().map(Box::from).collect(),
         outbound: port.map(|port| SocketAddr::new(address, port)),
     })
+}
+
+fn read_application(value: &Value) -> Result<&str, Status> {
+    match &value.kind {
+        Some(Kind::StringValue(text)) => Ok(text),
+        _ => Err(wrong(APPLICATION_KEY, "the name of an application")),
+    }
 }
 
 fn read_port(value: &Value) -> Result<u16, Status> {
@@ -143,12 +160,27 @@ mod tests {
             (vec![(OUTBOUND_ADDRESS_KEY, text("0.0.0.0"))], &[], None),
         ];
         for (fields, names, outbound) in cases {
-            let scope = read_scope(Some(&mk_metadata(&fields))).unwrap();
+            let scope = read_scope(Some(&mk_metadata(&fields)), "").unwrap();
             let read: Vec<&str> = scope.services.iter().map(|name| &**name).collect();
             assert_eq!(read, names, "{fields:?}");
             assert_eq!(scope.outbound, outbound.map(|a| a.parse().unwrap()));
         }
-        assert_eq!(read_scope(None).unwrap(), Scope::default());
+        assert_eq!(read_scope(None, "").unwrap(), Scope::default());
+    }
+
+    #[test]
+    fn who_names_no_services_belongs_to_an_application() {
+        let cases: [(Fields, &str, Option<&str>); 5] = [
+            (vec![], "app", Some("app")),
+            (vec![(APPLICATION_KEY, text("other"))], "app", Some("other")),
+            (vec![(APPLICATION_KEY, text(""))], "app", None),
+            (vec![(SERVICES_KEY, list([]))], "app", Some("app")),
+            (vec![(SERVICES_KEY, text("a"))], "app", None),
+        ];
+        for (fields, node_cluster, expected) in cases {
+            let scope = read_scope(Some(&mk_metadata(&fields)), node_cluster).unwrap();
+            assert_eq!(scope.application.as_deref(), expected, "{fields:?}");
+        }
     }
 
     #[test]
@@ -171,9 +203,14 @@ mod tests {
                 text("localhost"),
                 Code::InvalidArgument,
             ),
+            (
+                APPLICATION_KEY,
+                Kind::BoolValue(true),
+                Code::InvalidArgument,
+            ),
             (SERVICES_KEY, many, Code::ResourceExhausted),
         ] {
-            let status = read_scope(Some(&mk_metadata(&[(key, kind)]))).unwrap_err();
+            let status = read_scope(Some(&mk_metadata(&[(key, kind)])), "").unwrap_err();
             assert_eq!(status.code, code, "{key}");
             assert!(status.message.contains(key), "{}", status.message);
         }

@@ -36,7 +36,7 @@ pub(crate) struct Stream {
     asker: Option<Box<Asker>>,
     variant: Variant,
     substreams: [Option<Box<Substream>>; TYPES],
-    unknown: UnknownTypes,
+    unknown: Option<Box<UnknownTypes>>,
     nonces: NonceSource,
     /// An answer of which some messages are still to be sent.
     unfinished: Option<Box<Answer>>,
@@ -52,7 +52,7 @@ struct Asker {
 }
 
 // Of every open stream, as the sizes asserted in `outbox`, `substream` and `subscription` are.
-const _: () = assert!(size_of::<Stream>() <= 152);
+const _: () = assert!(size_of::<Stream>() <= 144);
 
 impl Stream {
     pub(crate) fn new(
@@ -77,7 +77,7 @@ impl Stream {
                 ..Variant::default()
             },
             substreams: [const { None }; TYPES],
-            unknown: UnknownTypes::default(),
+            unknown: None,
             nonces: NonceSource::new(nonce_seed),
             unfinished: None,
             holding_since: None,
@@ -161,7 +161,7 @@ impl Stream {
     ) -> Result<(), Status> {
         let Some(resource_type) = self.type_of(&request)? else {
             self.report_request(None, RequestKind::Subscribe, bytes);
-            self.unknown.on_request(request);
+            self.unknown.get_or_insert_default().on_request(request);
             return Ok(());
         };
         let verdict = self.judge(resource_type, &request);
@@ -199,7 +199,9 @@ impl Stream {
             }
             return Some(self.send_next(*answer));
         }
-        let answer = match self.unknown.next(self.engine.responder(self.transport)) {
+        let responder = self.engine.responder(self.transport);
+        let unknown = self.unknown.as_mut();
+        let answer = match unknown.and_then(|unknown| unknown.next(responder)) {
             Some(answer) => answer,
             None => self.next_answer(now)?,
         };

@@ -68,6 +68,11 @@ pub(crate) enum ToldView {
 }
 
 impl Explicit {
+    /// Whether the client was given the resource and not told since that it is gone.
+    pub(crate) fn may_be_held(&self) -> bool {
+        matches!(self.told, Told::Version | Told::VersionInDoubt)
+    }
+
     /// What the client was told, for those who ask from outside.
     pub(crate) fn told_so_far(&self) -> ToldView {
         match self.told {

@@ -7,10 +7,6 @@ use crate::limits::UNKNOWN_TYPES_MAX;
 use crate::request::Request;
 use crate::responder::{Answer, AnswerType, Content, Entry, Responder};
 
-/// A rest.li client takes the removal of its list of callees for an empty list and warms up none;
-/// silence makes it fall back to its own list (rest.li `IndisBasedDownstreamServicesFetcher`).
-const LEFT_UNANSWERED: &str = "type.googleapis.com/indis.D2CalleeServices";
-
 /// The unserved types that a stream asked for.
 #[derive(Debug, Default)]
 pub(crate) struct UnknownTypes {
@@ -28,9 +24,6 @@ struct UnknownType {
 impl UnknownTypes {
     pub(crate) fn on_request(&mut self, request: Request) {
         let type_url = request.type_url();
-        if type_url == LEFT_UNANSWERED {
-            return;
-        }
         let known = self.types.iter().position(|t| &*t.type_url == type_url);
         if known.is_none() && self.types.len() >= UNKNOWN_TYPES_MAX {
             return;

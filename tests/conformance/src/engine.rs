@@ -131,6 +131,7 @@ pub fn type_named(word: &str) -> anyhow::Result<ResourceType> {
         "urimap" => ResourceType::D2UriMap,
         "uri" => ResourceType::D2Uri,
         "name" => ResourceType::D2ClusterOrServiceName,
+        "callees" => ResourceType::D2CalleeServices,
         other => bail!("{other:?} is no type"),
     })
 }

@@ -14,7 +14,7 @@ use waypost_xds_client::{
 };
 
 use crate::client::Mode;
-use crate::codec::{CALLEES, D2Codec, Value};
+use crate::codec::{D2Codec, Value};
 use crate::documents::{Cluster, Service};
 use crate::names;
 use crate::view::{Hosts, View, publish};
@@ -80,7 +80,7 @@ impl Book {
                 let directory = ResourceType::D2ClusterOrServiceName;
                 (directory.into(), "*".to_owned())
             }
-            Want::Callees(name) => (TypeUrl::new(CALLEES), name),
+            Want::Callees(name) => (ResourceType::D2CalleeServices.into(), name),
         };
         if self.watched.insert((type_url.clone(), name.clone())) {
             let watched = machine.watch(&type_url, &Subscription::new(&name));
@@ -245,7 +245,7 @@ impl Book {
     /// Whoever waits for it learns that there is nothing. What is known stays.
     fn release(&mut self, type_url: &TypeUrl, name: &str) {
         self.answered(name);
-        if type_url.as_str() == CALLEES {
+        if type_url.resource_type() == Some(ResourceType::D2CalleeServices) {
             self.change(|view| publish(&mut view.callees, name, Some(Arc::default())));
         } else if let Some(service) = name.strip_prefix(names::SERVICES) {
             self.change(|view| publish(&mut view.services, service, None));

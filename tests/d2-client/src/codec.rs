@@ -11,9 +11,6 @@ use waypost_xds_client::{Codec, Rejection, TypeUrl};
 
 use crate::names;
 
-/// The type of what an application calls, which Waypost does not serve.
-pub(crate) const CALLEES: &str = "type.googleapis.com/indis.D2CalleeServices";
-
 /// What is kept of a resource.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
@@ -60,7 +57,7 @@ impl Codec for D2Codec {
                 });
                 Value::Name(name.ok_or_else(|| Rejection::new("it names nothing"))?)
             }
-            _ if type_url.as_str() == CALLEES => {
+            Some(ResourceType::D2CalleeServices) => {
                 let callees = indis::D2CalleeServices::decode(body).map_err(unreadable)?;
                 Value::Callees(Arc::new(callees.services))
             }

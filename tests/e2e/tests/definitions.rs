@@ -123,3 +123,64 @@ async fn a_symlink_is_written_followed_turned_and_deleted() {
         &["absent"],
     );
 }
+
+async fn until_callees(client: &D2Client, name: &str, expected: &[&str]) {
+    eventually(name, SOON, async || {
+        let callees = client.callees(name).await?;
+        ensure!(callees == expected, "{callees:?}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callees_are_written_told_changed_and_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path()).await;
+    let callees = "kind: Callees\nname: shop\nservices: [cart, prices]\n";
+    let service = "---\nkind: Service\nname: prices\ncluster: prices\n";
+    let done = apply(&server, folder.path(), &format!("{callees}{service}")).await;
+    said(&done, &["callees shop: created (revision 0)"]);
+
+    let address = server.listen().to_string();
+    let client = D2Client::start(&address, "h", Mode::Map).await.unwrap();
+    let name = "shop:i001:service";
+    until_callees(&client, name, &["cart", "prices"]).await;
+    let fewer = callees.replace("cart, ", "");
+    let done = apply(&server, folder.path(), &fewer).await;
+    said(&done, &["callees shop: changed (revision 1)"]);
+    until_callees(&client, name, &["prices"]).await;
+    assert_eq!(client.report().counters.nacks, 0);
+
+    let with_unknown = callees.replace("cart", "nobody");
+    said(&apply(&server, folder.path(), &with_unknown).await, &[]);
+    until_callees(&client, name, &["nobody", "prices"]).await;
+    let listed = server.cli(&["get", "callees"]).await.unwrap();
+    said(&listed, &["shop", "nobody,prices", "revision 2"]);
+    let described = server.cli(&["describe", "callees", "shop"]).await.unwrap();
+    said(
+        &described,
+        &["application: shop", "revision 2", "nobody  (not known)"],
+    );
+    let one = server.cli_json(&["get", "callees", "shop"]).await.unwrap();
+    assert_eq!(one[0]["services"][1], "prices", "{one}");
+
+    let wrong = "kind: Callees\nname: shop:i001\nservices: [a, a]\n";
+    let refused = apply(&server, folder.path(), wrong).await;
+    assert_eq!(refused.code(), 2, "{}", refused.stdout);
+    for words in [
+        "definitions.yaml:2: name",
+        "definitions.yaml:3: services[1]",
+    ] {
+        assert!(refused.stderr.contains(words), "{}", refused.stderr);
+    }
+    said(
+        &delete(&server, "callees", "shop").await,
+        &["callees shop: deleted"],
+    );
+    // Who holds the list is told that there is none; who asks now is not answered.
+    until_callees(&client, name, &[]).await;
+    let absent = server.cli(&["describe", "callees", "shop"]).await.unwrap();
+    assert_eq!(absent.code(), 1, "{}", absent.stdout);
+}

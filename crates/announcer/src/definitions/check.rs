@@ -8,10 +8,10 @@
 use serde_json::{Map, Value};
 use waypost_core::limits::DEFINITION_BYTES_MAX;
 use waypost_core::name::is_symlink;
-use waypost_core::{ClusterName, DefinitionKey, ServiceName};
+use waypost_core::{ApplicationName, ClusterName, DefinitionKey, ServiceName};
 use waypost_proto::v1 as pb;
 
-use super::{DefinitionInput, Mistake, document, kind_and_name, symlink};
+use super::{DefinitionInput, Mistake, callees, document, kind_and_name, symlink};
 
 /// The JSON form that D2 expects of a property.
 #[derive(Clone, Copy)]
@@ -134,6 +134,14 @@ pub(super) fn read_message(
             name,
             properties: properties?,
         },
+        (_, DefinitionKey::Callees(application)) => {
+            let services = callees::read_services(&message.services);
+            let services = services.map_err(|wrong| wrong.into_iter().for_each(&mut note));
+            DefinitionInput::Callees {
+                application,
+                services: services.ok()?,
+            }
+        }
         (_, DefinitionKey::Service(name)) => DefinitionInput::Service {
             name,
             cluster: read_cluster().ok()?,
@@ -152,19 +160,25 @@ fn misplaced(message: &pb::DefinitionInput) -> Vec<(&'static str, String)> {
         Kind::Cluster => ("a cluster", &["properties"]),
         Kind::Service => ("a service", &["cluster", "path", "properties"]),
         Kind::Symlink => ("a symlink", &["cluster"]),
+        Kind::Callees => ("callees", &["services"]),
     };
     let set = [
-        ("cluster", "a service or a symlink", &message.cluster),
-        ("path", "a service", &message.path),
+        (
+            "cluster",
+            "a service or a symlink",
+            message.cluster.is_empty(),
+        ),
+        ("path", "a service", message.path.is_empty()),
         (
             "properties",
             "a service or a cluster",
-            &message.properties_json,
+            message.properties_json.is_empty(),
         ),
+        ("services", "callees", message.services.is_empty()),
     ];
     let misplaced = set
         .into_iter()
-        .filter(|(field, _, text)| !text.is_empty() && !own.contains(field));
+        .filter(|(field, _, is_empty)| !is_empty && !own.contains(field));
     misplaced
         .map(|(field, owner, _)| (field, format!("belongs to {owner}, not to {what}")))
         .collect()
@@ -191,9 +205,12 @@ pub(super) fn read_key(
         pb::definition_input::Kind::Service => ServiceName::parse(name)
             .map(DefinitionKey::Service)
             .map_err(bad_name),
+        pb::definition_input::Kind::Callees => ApplicationName::parse(name)
+            .map(DefinitionKey::Callees)
+            .map_err(bad_name),
         pb::definition_input::Kind::Unspecified => Err((
             "kind".to_owned(),
-            "is missing; expected Cluster, Service or Symlink".to_owned(),
+            "is missing; expected Cluster, Service, Symlink or Callees".to_owned(),
         )),
     }
 }
@@ -220,6 +237,15 @@ pub(super) fn check(index: usize, input: &DefinitionInput, mistakes: &mut Vec<Mi
         mistakes,
     };
     match input {
+        DefinitionInput::Callees {
+            application,
+            services,
+        } => {
+            checker.note_if("name", callees::mistake_of_name(application));
+            for (place, why) in callees::mistakes_of_services(services) {
+                checker.note(&place, why);
+            }
+        }
         DefinitionInput::Symlink { name, target } => {
             checker.note_if("name", symlink::mistake_of_name(name));
             checker.note_if("cluster", symlink::mistake_of_target(target));

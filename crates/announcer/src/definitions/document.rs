@@ -25,6 +25,7 @@ pub(super) fn to_document(input: &DefinitionInput) -> Bytes {
     };
     match input {
         DefinitionInput::Symlink { target, .. } => return symlink::to_document(target),
+        DefinitionInput::Callees { .. } => return Bytes::new(),
         DefinitionInput::Cluster { name, properties } => {
             put("clusterName", name.as_str());
             put_properties(&mut document, properties);

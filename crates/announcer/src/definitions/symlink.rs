@@ -55,7 +55,7 @@ pub(super) fn check_targets(
     let mut targets_by_name: BTreeMap<&str, &str> = definitions
         .filter_map(|(_, definition)| match definition {
             Definition::Cluster(c) => Some((c.name.as_str(), c.find_symlink_target()?)),
-            Definition::Service(_) => None,
+            Definition::Service(_) | Definition::Callees(_) => None,
         })
         .collect();
     targets_by_name.extend(symlinks().map(|(_, name, target)| (name.as_str(), target.as_str())));

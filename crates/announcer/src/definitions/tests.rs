@@ -10,6 +10,7 @@ fn mk_message(kind: pb::definition_input::Kind, name: &str, json: &str) -> pb::D
         cluster: if is_service { "profile" } else { "" }.to_owned(),
         path: if is_service { "/profile" } else { "" }.to_owned(),
         properties_json: json.to_owned(),
+        services: Vec::new(),
     }
 }
 
@@ -218,6 +219,10 @@ fn a_symlink_that_no_d2_client_could_follow_is_refused() {
             "properties: belongs to a service or a cluster, not to a symlink",
         ),
         (
+            with(|m| m.services = vec!["s".into()]),
+            "services: belongs to callees, not to a symlink",
+        ),
+        (
             cluster("$a"),
             "name: is \"$a\"; what begins with $ is a Symlink",
         ),
@@ -240,4 +245,43 @@ fn of_two_symlinks_to_one_cluster_each_is_named() {
         "definition 2 ($b): cluster: is c, where $a leads too; D2 clients follow only one symlink to a cluster",
     ];
     assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+}
+
+fn mk_callees(name: &str, services: &[&str]) -> pb::DefinitionInput {
+    pb::DefinitionInput {
+        services: services.iter().map(ToString::to_string).collect(),
+        ..mk_message(pb::definition_input::Kind::Callees, name, "")
+    }
+}
+
+#[test]
+fn callees_are_services_in_the_order_in_which_they_were_written() {
+    for message in [mk_callees("app", &["b", "a"]), mk_callees("app", &[])] {
+        let inputs = read_request(std::slice::from_ref(&message)).unwrap();
+        assert_eq!(pb::DefinitionInput::from(&inputs[0]), message);
+    }
+}
+
+#[test]
+fn what_is_wrong_with_callees_is_named_by_its_place() {
+    let many: Vec<String> = (0..=1000).map(|i| format!("s{i}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let cases = [
+        (mk_callees("", &[]), "name: application name is empty"),
+        (mk_callees("app:i001", &[]), "name: holds a :"),
+        (
+            mk_callees("app", &["a", "b/c"]),
+            "services[1]: service name",
+        ),
+        (
+            mk_callees("app", &["a", "b", "a"]),
+            "services[2]: is a, which is there already",
+        ),
+        (mk_callees("app", &many), "services: has 1001 services"),
+    ];
+    for (message, expected) in cases {
+        let text = read_request(&[message]).unwrap_err().to_string();
+        assert!(text.contains(expected), "{expected}: {text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+    }
 }

@@ -1,4 +1,4 @@
-//! A file of definitions: documents with `kind`, `name`, `cluster`, `path` and `properties`.
+//! A file of definitions: documents with `kind`, `name`, `cluster`, `path`, `properties` and `services`.
 
 use serde_json::Value;
 use waypost_proto::v1 as pb;
@@ -6,7 +6,7 @@ use waypost_proto::v1::definition_input::Kind;
 
 use super::tree::{self, Content, Node};
 
-const KEYS: &str = "kind, name, cluster, path, properties";
+const KEYS: &str = "kind, name, cluster, path, properties, services";
 
 /// One definition and where it stands.
 #[derive(Debug)]
@@ -60,17 +60,13 @@ fn read_message(node: &Node) -> Result<pb::DefinitionInput, Vec<(usize, String)>
     let mut mistakes = Vec::new();
     for (key, line, value) in entries {
         let mut note = |what: String| mistakes.push((*line, format!("{key}: {what}")));
-        let text = match &value.content {
-            Content::Scalar(Value::String(text)) => Ok(text.clone()),
-            // A cluster may be called 42.
-            Content::Scalar(Value::Number(number)) => Ok(number.to_string()),
-            _ => Err("must be a text".to_owned()),
-        };
+        let text = read_text(value);
         let read = match key.as_str() {
             "kind" => text.and_then(|t| read_kind(&t).map(|kind| message.set_kind(kind))),
             "name" => text.map(|t| message.name = t),
             "cluster" => text.map(|t| message.cluster = t),
             "path" => text.map(|t| message.path = t),
+            "services" => read_services(value).map(|services| message.services = services),
             "properties" => read_properties(value).map(|json| message.properties_json = json),
             _ => Err(format!("unknown key; a definition has {KEYS}")),
         };
@@ -90,9 +86,27 @@ fn read_kind(text: &str) -> Result<Kind, String> {
         "Cluster" | "cluster" => Ok(Kind::Cluster),
         "Service" | "service" => Ok(Kind::Service),
         "Symlink" | "symlink" => Ok(Kind::Symlink),
+        "Callees" | "callees" => Ok(Kind::Callees),
         other => Err(format!(
-            "is {other:?}; expected Cluster, Service or Symlink"
+            "is {other:?}; expected Cluster, Service, Symlink or Callees"
         )),
+    }
+}
+
+fn read_text(node: &Node) -> Result<String, String> {
+    match &node.content {
+        Content::Scalar(Value::String(text)) => Ok(text.clone()),
+        // A cluster may be called 42.
+        Content::Scalar(Value::Number(number)) => Ok(number.to_string()),
+        _ => Err("must be a text".to_owned()),
+    }
+}
+
+fn read_services(node: &Node) -> Result<Vec<String>, String> {
+    match &node.content {
+        Content::List(items) => items.iter().map(read_text).collect(),
+        Content::Scalar(Value::Null) => Ok(Vec::new()),
+        _ => Err("must be a list of services".to_owned()),
     }
 }
 
@@ -110,7 +124,7 @@ mod tests {
 
     #[test]
     fn definitions_are_read_as_they_are_written() {
-        let text = "kind: Cluster\nname: profile\nproperties: {a: 1.0}\n---\n{\"kind\":\"Service\",\"name\":\"r\",\"cluster\":\"profile\",\"path\":\"/p\"}\n";
+        let text = "kind: Cluster\nname: profile\nproperties: {a: 1.0}\n---\n{\"kind\":\"Service\",\"name\":\"r\",\"cluster\":\"profile\",\"path\":\"/p\"}\n---\nkind: Callees\nname: app\nservices: [r, 42]\n";
         let documents = read("d.yaml", text).unwrap();
         let messages: Vec<_> = documents.into_iter().map(|d| d.message).collect();
         assert_eq!(
@@ -129,6 +143,12 @@ mod tests {
                     path: "/p".into(),
                     ..Default::default()
                 },
+                pb::DefinitionInput {
+                    kind: Kind::Callees.into(),
+                    name: "app".into(),
+                    services: vec!["r".into(), "42".into()],
+                    ..Default::default()
+                },
             ]
         );
     }
@@ -139,11 +159,11 @@ mod tests {
         assert_eq!(
             read("d.yaml", text).unwrap_err(),
             [
-                "d.yaml:1: kind: is \"Klaster\"; expected Cluster, Service or Symlink",
+                "d.yaml:1: kind: is \"Klaster\"; expected Cluster, Service, Symlink or Callees",
                 "d.yaml:2: name: must be a text",
-                "d.yaml:3: property: unknown key; a definition has kind, name, cluster, path, properties",
+                "d.yaml:3: property: unknown key; a definition has kind, name, cluster, path, properties, services",
                 "d.yaml:4: properties: must be a map of D2 properties",
-                "d.yaml:6: a definition is a map with the keys kind, name, cluster, path, properties",
+                "d.yaml:6: a definition is a map with the keys kind, name, cluster, path, properties, services",
             ]
         );
     }

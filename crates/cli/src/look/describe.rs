@@ -1,10 +1,10 @@
-//! `waypost describe cluster|service|uri|stream NAME`.
+//! `waypost describe cluster|service|uri|stream|callees NAME`.
 
 use serde::Serialize;
 use serde_json::Value;
 use waypost_admin_api::{
-    AddressFamilies, ClusterView, DefinitionView, LoadView, LocalityLoadView, OperatorView,
-    ServiceView, StreamView, UriView, path,
+    AddressFamilies, CalleesView, ClusterView, DefinitionView, LoadView, LocalityLoadView,
+    OperatorView, ServiceView, StreamView, UriView, path,
 };
 
 use super::{get, rows, statements};
@@ -31,6 +31,10 @@ pub(crate) async fn run(args: DescribeArgs) -> Result<Exit, Failure> {
         DescribeArg::Service => {
             let view: ServiceView = admin.get(&path::service(&args.name)).await?;
             print(format, &view, || service_lines(&view))
+        }
+        DescribeArg::Callees => {
+            let view: CalleesView = admin.get(&path::callees_of(&args.name)).await?;
+            print(format, &view, || callees_lines(&view))
         }
         DescribeArg::Uri => {
             let wanted = args.uri.unwrap_or_default();
@@ -266,6 +270,23 @@ fn service_lines(view: &ServiceView) -> Vec<String> {
     lines.put("path", &view.path);
     lines.put_definition(view.definition.as_ref());
     lines.put("sources", view.sources.join(", "));
+    lines.0
+}
+
+fn callees_lines(view: &CalleesView) -> Vec<String> {
+    let mut lines = Lines::default();
+    lines.put("application", &view.application);
+    lines.put_definition(view.definition.as_ref());
+    lines.put("sources", view.sources.join(", "));
+    let services = view.services.iter().map(|service| {
+        let is_unknown = view.unknown_services.contains(service);
+        let note = if is_unknown { "  (not known)" } else { "" };
+        format!("{service}{note}")
+    });
+    if view.services.is_empty() {
+        lines.put("services", "none: it calls nobody");
+    }
+    lines.put_all("services", services);
     lines.0
 }
 

@@ -1,8 +1,8 @@
-//! `waypost get clusters|services|uris|streams|overrides|journal [NAME]`.
+//! `waypost get clusters|services|uris|streams|callees|overrides|journal [NAME]`.
 
 use serde::Serialize;
 use waypost_admin_api::{
-    ClusterSummary, ClusterView, OperatorView, ServiceView, StreamView, UriView, path,
+    CalleesView, ClusterSummary, ClusterView, OperatorView, ServiceView, StreamView, UriView, path,
 };
 
 use super::{rows, statements};
@@ -27,6 +27,10 @@ pub(crate) async fn run(args: GetArgs) -> Result<Exit, Failure> {
         ListArg::Uris => {
             let uris = uris(&admin, name).await?;
             print(format, &uris, &rows::URIS, rows::uri)
+        }
+        ListArg::Callees => {
+            let callees = callees(&admin, name).await?;
+            print(format, &callees, &rows::CALLEES, rows::callees)
         }
         ListArg::Overrides => {
             let view: OperatorView = admin.get(&path::operator(name)).await?;
@@ -59,6 +63,13 @@ async fn services(admin: &Admin, name: Option<&str>) -> Result<Vec<ServiceView>,
     match name {
         None => admin.get_all(&path::services()).await,
         Some(name) => Ok(vec![admin.get(&path::service(name)).await?]),
+    }
+}
+
+async fn callees(admin: &Admin, name: Option<&str>) -> Result<Vec<CalleesView>, Failure> {
+    match name {
+        None => admin.get_all(&path::callees()).await,
+        Some(name) => Ok(vec![admin.get(&path::callees_of(name)).await?]),
     }
 }
 

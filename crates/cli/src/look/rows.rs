@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use waypost_admin_api::{
-    ClusterSummary, LogFacts, RefusedNote, ServiceView, SourceView, StreamView, UriView,
+    CalleesView, ClusterSummary, LogFacts, RefusedNote, ServiceView, SourceView, StreamView,
+    UriView,
 };
 
 use super::statements;
@@ -47,6 +48,16 @@ pub(super) fn service(s: &ServiceView) -> Vec<String> {
         s.cluster.clone(),
         s.path.clone(),
         definition(s.implicit, s.definition.as_ref().map(|d| d.revision)),
+    ]
+}
+
+pub(super) const CALLEES: [&str; 3] = ["application", "services", "definition"];
+
+pub(super) fn callees(c: &CalleesView) -> Vec<String> {
+    vec![
+        c.application.clone(),
+        c.services.join(","),
+        definition(false, Some(c.revision)),
     ]
 }
 

@@ -113,7 +113,7 @@ fn uris<'a>(instances: impl Iterator<Item = &'a InstanceReport>) -> Vec<String> 
 }
 
 /// Adds what the log says of a definition's record.
-async fn with_log(
+pub(super) async fn with_log(
     state: &AdminState,
     key: DefinitionKey,
     view: DefinitionView,
@@ -203,7 +203,7 @@ fn service_view(store: &Store, name: &ServiceName) -> Option<ServiceView> {
     })
 }
 
-fn definition_view(
+pub(super) fn definition_view(
     document: &[u8],
     stat: DefinitionStat,
     author: &str,

@@ -84,6 +84,10 @@ fn resource_names(state: &AdminState, resource_type: ResourceType) -> Vec<String
             let services = services().map(|s| names::service_node(s.as_str()));
             clusters.chain(services).collect()
         }
+        ResourceType::D2CalleeServices => {
+            let applications = store.applications().into_iter();
+            applications.map(|a| a.to_string()).collect()
+        }
         ResourceType::D2UriMap => clusters().map(|c| names::uri_map(c.as_str())).collect(),
         ResourceType::D2Uri => clusters()
             .flat_map(|cluster| {

@@ -61,6 +61,7 @@ fn view(state: &AdminState, stream: &waypost_xds::StreamView) -> StreamView {
 fn scope_view(scope: &Scope) -> ScopeView {
     ScopeView {
         services: scope.services.iter().map(ToString::to_string).collect(),
+        application: scope.application.as_ref().map(ToString::to_string),
         outbound: scope.outbound.map(|address| address.to_string()),
     }
 }

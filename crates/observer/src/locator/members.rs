@@ -72,6 +72,10 @@ fn all(store: &Store, resource_type: ResourceType) -> Vec<String> {
             })
             .map(|s| s.as_str().to_owned())
             .collect(),
+        ResourceType::D2CalleeServices => {
+            let applications = store.applications().into_iter();
+            applications.map(|a| a.to_string()).collect()
+        }
     }
 }
 
@@ -94,6 +98,10 @@ fn all_removed(store: &Store, resource_type: ResourceType) -> Vec<String> {
         }
         ResourceType::Listener | ResourceType::RouteConfiguration => {
             services().map(|s| s.as_str().to_owned()).collect()
+        }
+        ResourceType::D2CalleeServices => {
+            let applications = store.removed_applications().into_iter();
+            applications.map(|a| a.to_string()).collect()
         }
     }
 }

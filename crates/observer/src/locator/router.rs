@@ -87,6 +87,9 @@ impl ChangeListener for ChangeRouter {
         for service in &changes.services {
             self.service_changed(service.as_str());
         }
+        for application in &changes.applications {
+            self.mark(ResourceType::D2CalleeServices, || application.to_string());
+        }
     }
 }
 

@@ -17,14 +17,14 @@ use waypost_core::{
 };
 use waypost_proto::encoded::encode_resource;
 use waypost_store::{ServiceState, Store};
-use waypost_xds::SERVICES_KEY;
+use waypost_xds::{APPLICATION_KEY, SERVICES_KEY};
 
 use super::limits::SCOPES_SWEPT_MIN;
 use super::{Inner, Locator};
 use crate::render::outbound::{self, OUTBOUND, Routed};
 use crate::render::properties::{ClusterProperties, Mirror};
 use crate::render::{Rendered, envoy};
-use clusters::{ClustersOf, RoutesOf, find_reached};
+use clusters::{Called, ClustersOf, RoutesOf, find_reached};
 
 /// The scopes that are open. Clients of the same scope share what is encoded for it.
 #[derive(Default)]
@@ -46,13 +46,16 @@ pub(super) struct Scoped {
     delivery: Delivery,
     listener: OnceLock<EncodedResource>,
     /// With what they were made from.
-    routes: Mutex<Option<(Vec<MadeFrom>, EncodedResource)>>,
+    routes: Mutex<Option<(RoutesFrom, EncodedResource)>>,
     /// Subscriptions that stand for several of the locator's.
     open: Mutex<HashMap<u64, Vec<Subscription>>>,
     next_token: AtomicU64,
 }
 
 type Subscription = (ResourceType, Interest, SubscriptionToken);
+
+/// The generation of what the application calls, then what is known of each service.
+type RoutesFrom = (u64, Vec<MadeFrom>);
 
 /// The generation of a service, and of the definition of the cluster that it leads to.
 type MadeFrom = Option<(u64, u64)>;
@@ -74,10 +77,10 @@ impl Scopes {
             open.by_scope.retain(|_, scoped| scoped.strong_count() > 0);
             open.sweep_at = (2 * open.by_scope.len()).max(SCOPES_SWEPT_MIN);
         }
-        if scope.services.is_empty() {
+        if scope.services.is_empty() && scope.application.is_none() {
             tracing::info!(
-                "an Envoy names no services in its node's metadata ({SERVICES_KEY}): what it asks for \
-                 by name it gets, but everything is nothing to it"
+                "an Envoy names neither services ({SERVICES_KEY}) nor an application ({APPLICATION_KEY}) in \
+                 its node's metadata: what it asks for by name it gets, but everything is nothing to it"
             );
         }
         let scoped = Arc::new(Scoped {
@@ -123,8 +126,9 @@ impl Scoped {
     fn find_routes(&self) -> Option<EncodedResource> {
         self.scope.outbound?;
         let store = self.locator.store();
-        let services = self.scope.services.iter();
-        let states: Vec<_> = services.map(|s| (&**s, store.find_service(s))).collect();
+        let called = Called::of(store, &self.scope);
+        let services = called.services();
+        let states: Vec<_> = services.map(|s| (s, store.find_service(s))).collect();
         let made_from = states.iter().map(|(_, state)| {
             let state = state.as_ref()?;
             let generation = match state {
@@ -136,7 +140,7 @@ impl Scoped {
             let stamp = store.find_stamp(cluster.as_str());
             Some((generation, stamp.map_or(0, |stamp| stamp.definition)))
         });
-        let made_from: Vec<MadeFrom> = made_from.collect();
+        let made_from: RoutesFrom = (called.generation(), made_from.collect());
         let mut routes = self.routes.lock();
         if let Some((from, encoded)) = &*routes
             && *from == made_from
@@ -166,8 +170,9 @@ impl Scoped {
     /// The clusters that exist of those that requests to the services go to, in order.
     fn clusters(&self) -> Vec<ResourceName> {
         let store = self.locator.store();
-        let services = self.scope.services.iter();
-        let mut clusters: Vec<ClusterName> = services
+        let called = Called::of(store, &self.scope);
+        let mut clusters: Vec<ClusterName> = called
+            .services()
             .flat_map(|service| find_reached(store, service))
             .filter(|cluster| store.find_stamp(cluster.as_str()).is_some())
             .collect();
@@ -182,14 +187,16 @@ impl Scoped {
 
     fn reaches(&self, cluster: &str) -> bool {
         let store = self.locator.store();
-        let mut services = self.scope.services.iter();
+        let called = Called::of(store, &self.scope);
+        let mut services = called.services();
         services.any(|service| {
             let mut reached = find_reached(store, service).into_iter();
             reached.any(|reached| reached.as_str() == cluster)
         })
     }
 
-    /// Subscribes to what the services lead to, and to every cluster.
+    /// Subscribes to what the services lead to, and to every cluster. Which services an application calls
+    /// may change, so of one it subscribes to that and to every service.
     fn follow(&self, subscriber: &Arc<dyn Subscriber>) -> SubscriptionToken {
         let mut made = Vec::with_capacity(self.scope.services.len() + 1);
         let mut subscribe = |resource_type, interest: Interest| {
@@ -200,6 +207,11 @@ impl Scoped {
         for service in &self.scope.services {
             let interest = Interest::Explicit((**service).into());
             subscribe(ResourceType::RouteConfiguration, interest);
+        }
+        if let Some(application) = &self.scope.application {
+            let callees = Interest::Explicit((**application).into());
+            subscribe(ResourceType::D2CalleeServices, callees);
+            subscribe(ResourceType::RouteConfiguration, Interest::Wildcard);
         }
         subscribe(ResourceType::Cluster, Interest::Wildcard);
         let token = self.next_token.fetch_add(1, Ordering::Relaxed);
@@ -322,16 +334,18 @@ impl ResourceLocator for Scoped {
             Some(Own::Listener) => SubscriptionToken(u64::MAX),
             Some(Own::Routes) => {
                 let store = self.locator.store().clone();
-                let routes = Arc::new(RoutesOf::new(store, subscriber, OUTBOUND.into()));
+                let scope = Arc::clone(&self.scope);
+                let routes = Arc::new(RoutesOf::new(store, scope, subscriber, OUTBOUND.into()));
                 let token = self.follow(&(Arc::clone(&routes) as Arc<dyn Subscriber>));
-                routes.look(&self.scope);
+                routes.look();
                 token
             }
             Some(Own::Clusters) => {
-                let clusters = Arc::new(ClustersOf::new(self.locator.store().clone(), subscriber));
+                let (store, scope) = (self.locator.store().clone(), Arc::clone(&self.scope));
+                let clusters = Arc::new(ClustersOf::new(store, scope, subscriber));
                 let subscriber = Arc::clone(&clusters) as Arc<dyn Subscriber>;
                 let token = self.follow(&subscriber);
-                clusters.look(&self.scope);
+                clusters.look();
                 token
             }
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use waypost_core::definition::DefinitionStat;
-use waypost_core::{Announcement, Timestamp};
+use waypost_core::{Announcement, CalleesDefinition, Timestamp};
 use waypost_proto::indis;
 use waypost_proto::indis::d2_cluster_or_service_name::Type;
 use waypost_store::{ClusterOutline, ClusterSnapshot, ServedInstance, ServiceState};
@@ -49,6 +49,17 @@ pub fn cluster_name(name: &str) -> Rendered {
 #[must_use]
 pub fn service_name(name: &str) -> Rendered {
     directory_entry(Type::ServiceName(name.to_owned()))
+}
+
+/// `indis.D2CalleeServices` of an application, in the order in which its services were written: clients
+/// warm them up in it.
+#[must_use]
+pub fn callees(definition: &CalleesDefinition) -> Rendered {
+    let services = definition.services.iter().map(ToString::to_string);
+    let message = indis::D2CalleeServices {
+        services: services.collect(),
+    };
+    Rendered::new(&message, definition.stat.modified)
 }
 
 /// `indis.D2URI` of one instance; `None` if its announcement cannot be read.

@@ -11,6 +11,9 @@ pub use waypost_core::name::is_symlink;
 const CLUSTERS: &str = "/d2/clusters/";
 const SERVICES: &str = "/d2/services/";
 const URIS: &str = "/d2/uris/";
+/// What stands between an application, its instance and its client in the name of a list of callees
+/// (rest.li `IndisBasedDownstreamServicesFetcher`).
+const IN_APPLICATION: char = ':';
 const URI_PREFIX: &str = "xdstp:///indis.D2URI/";
 
 /// What a name stands for within its type.
@@ -24,6 +27,8 @@ pub enum Target<'a> {
     Service(&'a str),
     /// One instance.
     Instance(&'a str, String),
+    /// An application.
+    Application(&'a str),
     /// An xDS-enabled gRPC server, by where it listens.
     Server(ListeningAddress<'a>),
 }
@@ -43,6 +48,10 @@ impl<'a> Target<'a> {
                 .map(Self::Cluster)
                 .or_else(|| name.strip_prefix(SERVICES).map(Self::Service)),
             ResourceType::D2UriMap => name.strip_prefix(URIS).map(Self::Cluster),
+            ResourceType::D2CalleeServices => {
+                let (application, _) = name.split_once(IN_APPLICATION).unwrap_or((name, ""));
+                (!application.is_empty()).then_some(Self::Application(application))
+            }
             ResourceType::D2Uri => {
                 let (cluster, segment) = name.strip_prefix(URI_PREFIX)?.rsplit_once('/')?;
                 let uri = decode_form(segment)?;
@@ -100,6 +109,7 @@ pub fn respell(resource_type: ResourceType, name: &str) -> Option<String> {
     }
     match Target::parse(resource_type, name)? {
         Target::Instance(cluster, uri) => Some(instance(cluster, &uri)).filter(|own| own != name),
+        Target::Application(own) => (own != name).then(|| own.to_owned()),
         _ => None,
     }
 }
@@ -183,6 +193,24 @@ mod tests {
                 "{other}"
             );
         }
+    }
+
+    #[test]
+    fn the_callees_of_an_application_are_the_same_for_each_of_its_clients() {
+        let callees = ResourceType::D2CalleeServices;
+        for (name, own) in [
+            ("app", None),
+            ("app:i001:service", Some("app")),
+            ("app:", Some("app")),
+            ("app.v2:i:a:b", Some("app.v2")),
+        ] {
+            let application = own.unwrap_or(name);
+            let target = Target::parse(callees, name);
+            assert_eq!(target, Some(Target::Application(application)));
+            assert_eq!(respell(callees, name).as_deref(), own, "{name}");
+        }
+        assert_eq!(Target::parse(callees, ":i001:service"), None);
+        assert_eq!(Target::parse(callees, ""), None);
     }
 
     #[test]

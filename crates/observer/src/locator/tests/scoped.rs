@@ -10,8 +10,10 @@ use envoy_types::pb::envoy::config::route::v3::RouteConfiguration as RoutesMessa
 use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryResponse;
 use prost::Message as _;
 use waypost_core::ResourceType::{Cluster, ClusterLoadAssignment, Listener, RouteConfiguration};
+use waypost_core::definition::DefinitionStat;
 use waypost_core::{
-    ClientKind, Delivery, Interest, ResourceLocator, ResourceType, Scope, StoreInput, Variant,
+    ApplicationName, CalleesDefinition, ClientKind, Delivery, Interest, ResourceLocator,
+    ResourceType, Scope, ServiceName, StoreInput, Variant,
 };
 
 use super::{Locator, Marks, NOW, define_cluster, define_service, down, mk_locator, up};
@@ -24,7 +26,33 @@ fn mk_scope(services: &[&str], outbound: Option<&str>) -> Arc<Scope> {
     Arc::new(Scope {
         services: services.iter().map(|name| Box::from(*name)).collect(),
         outbound: outbound.map(|address| address.parse().unwrap()),
+        application: None,
     })
+}
+
+/// What an Envoy sees that names no services but an application.
+fn view_of(locator: &Locator, application: &str) -> Arc<dyn ResourceLocator> {
+    let scope = Arc::new(Scope {
+        services: Vec::new(),
+        application: Some(application.into()),
+        outbound: Some("127.0.0.1:10000".parse().unwrap()),
+    });
+    locator.scoped(&scope, envoy(Delivery::Aggregated)).unwrap()
+}
+
+/// Says what an application calls; `None` that nobody says it any more.
+fn define_callees(application: &str, services: Option<&[&str]>) -> StoreInput {
+    let application = ApplicationName::parse(application).unwrap();
+    let services = services.map(|services| services.iter().map(|s| ServiceName::parse(s).unwrap()));
+    StoreInput::Callees {
+        value: services.map(|services| CalleesDefinition {
+            application: application.clone(),
+            services: services.collect(),
+            stat: DefinitionStat::default(),
+            author: "".into(),
+        }),
+        application,
+    }
 }
 
 /// Another definition that leads to the same cluster.
@@ -274,4 +302,78 @@ fn what_a_resource_refers_to_comes_over_streams_of_the_same_kind() {
     };
     let version = |variant| locator.find(Cluster, "a", variant).unwrap().version();
     assert_eq!(version(grpc), version(Variant::default()));
+}
+
+#[test]
+fn who_names_an_application_sees_what_that_calls_and_hears_when_it_calls_others() {
+    let (locator, mut writer) = mk_locator();
+    let view = view_of(&locator, "app");
+    let marks = Arc::new(Marks::default());
+    for resource_type in [Cluster, RouteConfiguration] {
+        view.subscribe(resource_type, &Interest::Wildcard, marks.clone());
+    }
+    let routes_only = vec!["rds waypost/outbound"];
+    let with = |clusters: &[&'static str]| [clusters, &["rds waypost/outbound"]].concat();
+    let callees = |services: &[&str]| define_callees("app", Some(services));
+    type Step<'a> = (&'a str, StoreInput, Vec<&'a str>, &'a [&'a str]);
+    let steps: [Step<'_>; 9] = [
+        ("somebody else's service", up("a", A), vec![], &[]),
+        (
+            "the first callees",
+            callees(&["a", "b"]),
+            with(&["cds a"]),
+            &["a"],
+        ),
+        (
+            "another's",
+            define_callees("other", Some(&["z"])),
+            vec![],
+            &["a"],
+        ),
+        (
+            "a callee appears",
+            up("b", A),
+            with(&["cds b"]),
+            &["a", "b"],
+        ),
+        ("no callee appears", up("c", A), vec![], &["a", "b"]),
+        (
+            "one for another",
+            callees(&["c", "b"]),
+            with(&["cds a", "cds c"]),
+            &["b", "c"],
+        ),
+        (
+            "in another order",
+            callees(&["b", "c"]),
+            routes_only.clone(),
+            &["b", "c"],
+        ),
+        (
+            "a callee leads elsewhere",
+            define_service("b", Some("a")),
+            with(&["cds a", "cds b"]),
+            &["a", "c"],
+        ),
+        (
+            "nobody says it any more",
+            define_callees("app", None),
+            with(&["cds a", "cds c"]),
+            &[],
+        ),
+    ];
+    for (what, input, mut told, clusters) in steps {
+        writer.apply(NOW, [input]);
+        let mut heard = marks.take();
+        heard.sort_unstable();
+        heard.dedup();
+        told.sort_unstable();
+        assert_eq!(heard, told, "{what}");
+        assert_eq!(members(&*view, Cluster), clusters, "{what}");
+        let cluster_of = |route: &String| route.rsplit(' ').next().unwrap().to_owned();
+        let mut routed: Vec<_> = routes(&*view).iter().map(cluster_of).collect();
+        routed.sort_unstable();
+        assert_eq!(routed, clusters, "{what}");
+    }
+    assert!(!view.is_member(Cluster, "a", envoy(Delivery::Aggregated)));
 }
