@@ -30,6 +30,8 @@ pub enum Validity {
     Now,
     /// It ended long ago.
     Over,
+    /// It begins when no test runs any more.
+    ToCome,
 }
 
 impl Authority {
@@ -81,11 +83,13 @@ impl Authority {
             ExtendedKeyUsagePurpose::ServerAuth,
             ExtendedKeyUsagePurpose::ClientAuth,
         ];
-        params.not_before = date_time_ymd(2020, 1, 1);
-        params.not_after = match validity {
-            Validity::Now => date_time_ymd(4000, 1, 1),
-            Validity::Over => date_time_ymd(2021, 1, 1),
+        let (first_year, last_year) = match validity {
+            Validity::Now => (2020, 4000),
+            Validity::Over => (2020, 2021),
+            Validity::ToCome => (3000, 4000),
         };
+        params.not_before = date_time_ymd(first_year, 1, 1);
+        params.not_after = date_time_ymd(last_year, 1, 1);
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.issuer)?;
         let files = CertificateFiles {

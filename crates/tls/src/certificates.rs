@@ -45,7 +45,7 @@ impl ServerCertificates {
     /// Reads the files for the first time.
     ///
     /// # Errors
-    /// They cannot be used; an expired certificate is as bad as none.
+    /// They cannot be used; a certificate that has expired, or is not good yet, is as bad as none.
     pub async fn open(files: ServerFiles, now: Timestamp) -> Result<Self, TlsError> {
         let (read, digest) = read(files.clone(), now).await?;
         let identity = read?;

@@ -13,8 +13,9 @@ use crate::files::{Contents, Identity, certified, digest};
 use crate::{ALPN_HTTP2, provider};
 
 /// How a client connects by TLS. The default believes the CAs that are installed on the machine and
-/// shows nothing. Files are read again for each connection, so that what was renewed is used; clones
-/// share what was read.
+/// shows nothing. Files are read again for each connection, so that what was renewed is used, and what
+/// cannot be used (half of a file that is being written) leaves in force what was read before; clones
+/// share it.
 #[derive(Clone, Default)]
 pub struct ClientTls {
     ca: Option<PathBuf>,
@@ -60,15 +61,26 @@ impl ClientTls {
     /// # Errors
     /// They cannot be used.
     pub fn check(&self) -> Result<(), TlsError> {
-        self.config().map(drop)
+        self.read().map(drop)
     }
 
     pub(crate) fn find_server_name(&self) -> Option<&str> {
         self.server_name.as_deref()
     }
 
-    /// The configuration that the files give now. Blocks.
+    /// The configuration for a connection made now: what the files give, else what they gave before.
+    /// Blocks.
     pub(crate) fn config(&self) -> Result<Arc<ClientConfig>, TlsError> {
+        self.read().or_else(|error| {
+            let last = self.last.lock();
+            let before = last.as_ref().map(|last| Arc::clone(&last.config));
+            before.inspect(|_| {
+                tracing::warn!(%error, "TLS: the files cannot be used; what was read before is");
+            }).ok_or(error)
+        })
+    }
+
+    fn read(&self) -> Result<Arc<ClientConfig>, TlsError> {
         let read = |path: &PathBuf| Contents::read(path);
         let ca = self.ca.as_ref().map(read).transpose()?;
         let identity = match &self.identity {
@@ -126,5 +138,34 @@ impl fmt::Debug for ClientTls {
             .field("identity", &self.identity)
             .field("server_name", &self.server_name)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use waypost_testkit::certificates::Authority;
+
+    use super::*;
+
+    #[test]
+    fn half_of_a_file_leaves_in_force_what_was_read_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ca.pem");
+        let ca = Authority::new("ca").unwrap();
+        let tls = ClientTls::default().ca(&file);
+        assert!(tls.config().is_err(), "nothing was read before");
+        ca.write(&file).unwrap();
+        let before = tls.config().unwrap();
+
+        let whole = ca.pem();
+        std::fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+        assert!(Arc::ptr_eq(&tls.clone().config().unwrap(), &before));
+        assert!(
+            tls.check().is_err(),
+            "what is wrong is said where it is asked for"
+        );
+
+        Authority::new("next").unwrap().write(&file).unwrap();
+        assert!(!Arc::ptr_eq(&tls.config().unwrap(), &before));
     }
 }

@@ -14,6 +14,12 @@ pub enum TlsError {
         /// What the system said.
         why: io::Error,
     },
+    /// A folder, a pipe or a device: what is read again and again is a file.
+    #[error("{} is not a file", .path.display())]
+    NotAFile {
+        /// What was named.
+        path: PathBuf,
+    },
     /// A file is larger than any that is meant.
     #[error("{}: larger than {bytes_max} bytes, so it is no file of certificates", .path.display())]
     TooLarge {
@@ -49,6 +55,16 @@ pub enum TlsError {
         subject: String,
         /// When, in UTC.
         not_after: String,
+    },
+    /// A certificate's time has not come: no client would take it.
+    #[error("{}: the certificate of {subject} is good only from {not_before} on; is a clock wrong?", .path.display())]
+    NotYetGood {
+        /// The file.
+        path: PathBuf,
+        /// Whose certificate.
+        subject: String,
+        /// From when on, in UTC.
+        not_before: String,
     },
     /// The key of another certificate.
     #[error("{} is not the key of the certificate in {}", .key.display(), .certificate.display())]

@@ -5,13 +5,14 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{Error as PemError, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys, RootCertStore};
 use waypost_core::Timestamp;
 use x509_cert::Certificate;
 use x509_cert::der::Decode as _;
+use x509_cert::time::Time;
 
 use crate::error::TlsError;
 use crate::limits::{CERTIFICATES_MAX, FILE_BYTES_MAX};
@@ -49,6 +50,12 @@ impl Contents {
             why,
         };
         let mut bytes = Vec::new();
+        // Opening a pipe would wait for somebody to write to it, and it could be read only once.
+        if !std::fs::metadata(path).map_err(failed)?.is_file() {
+            return Err(TlsError::NotAFile {
+                path: path.to_owned(),
+            });
+        }
         let file = File::open(path).map_err(failed)?;
         let mut file = file.take(FILE_BYTES_MAX + 1);
         file.read_to_end(&mut bytes).map_err(failed)?;
@@ -70,7 +77,7 @@ impl Contents {
         let certificates: Vec<_> = certificates
             .take(CERTIFICATES_MAX)
             .collect::<Result<_, _>>()
-            .map_err(|why| self.malformed(format!("not PEM: {why}")))?;
+            .map_err(|why| self.not_pem(&why))?;
         if certificates.is_empty() {
             return Err(self.missing("certificate", "CERTIFICATE"));
         }
@@ -87,7 +94,7 @@ impl Contents {
         Ok(Arc::new(roots))
     }
 
-    /// Whose certificates these are, and until when; none may be over at `now`.
+    /// Whose certificates these are, and until when; each must be good at `now`.
     pub(crate) fn summary(
         &self,
         certificates: &[CertificateDer<'static>],
@@ -98,8 +105,15 @@ impl Contents {
             let read = Certificate::from_der(der)
                 .map_err(|why| self.malformed(format!("no X.509 certificate: {why}")))?;
             let body = &read.tbs_certificate;
-            let seconds = body.validity.not_after.to_unix_duration().as_secs();
-            let not_after = Timestamp(i64::try_from(seconds).unwrap_or(i64::MAX / 1000) * 1000);
+            let not_before = to_timestamp(body.validity.not_before);
+            let not_after = to_timestamp(body.validity.not_after);
+            if now < not_before {
+                return Err(TlsError::NotYetGood {
+                    path: self.path.clone(),
+                    subject: body.subject.to_string(),
+                    not_before: show_time(not_before),
+                });
+            }
             if not_after < now {
                 return Err(TlsError::Expired {
                     path: self.path.clone(),
@@ -119,11 +133,21 @@ impl Contents {
     fn key(&self) -> Result<PrivateKeyDer<'static>, TlsError> {
         match PrivateKeyDer::from_pem_slice(&self.bytes) {
             Ok(key) => Ok(key),
-            Err(rustls::pki_types::pem::Error::NoItemsFound) => {
+            Err(PemError::NoItemsFound) => {
                 Err(self.missing("private key without a pass phrase", "PRIVATE KEY"))
             }
-            Err(why) => Err(self.malformed(format!("not PEM: {why}"))),
+            Err(why) => Err(self.not_pem(&why)),
         }
+    }
+
+    fn not_pem(&self, why: &PemError) -> TlsError {
+        self.malformed(match why {
+            PemError::MissingSectionEnd { end_marker } => format!(
+                "cut off: no -----END {}----- in it",
+                String::from_utf8_lossy(end_marker)
+            ),
+            why => format!("not PEM: {why}"),
+        })
     }
 
     fn malformed(&self, why: String) -> TlsError {
@@ -157,6 +181,11 @@ pub(crate) fn certified(
         Error::InvalidCertificate(_) => certificate.malformed(error.to_string()),
         error => key.malformed(error.to_string()),
     })
+}
+
+fn to_timestamp(time: Time) -> Timestamp {
+    let seconds = time.to_unix_duration().as_secs();
+    Timestamp(i64::try_from(seconds).unwrap_or(i64::MAX / 1000) * 1000)
 }
 
 /// Tells contents of files apart.

@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 
 use waypost_core::Timestamp;
 use waypost_testkit::certificates::{Authority, CertificateFiles, Validity};
-use waypost_tls::{ClientTls, Identity, Look, ServerCertificates, ServerFiles};
+use waypost_tls::{
+    ClientCertificates, ClientTls, ClientVerification, Identity, Look, ServerCertificates,
+    ServerFiles,
+};
 
 /// Some time in 2027.
 const NOW: Timestamp = Timestamp(1_800_000_000_000);
@@ -39,7 +42,11 @@ async fn what_changes_is_taken_over_once_and_what_is_bad_is_said_once_and_change
 
     let good = std::fs::read(&files.identity.key).unwrap();
     let strange = ca_key(folder.path());
-    let bad: [(&[u8], &str); 3] = [
+    let bad: [(&[u8], &str); 4] = [
+        (
+            &good[..good.len() / 2],
+            "cut off: no -----END PRIVATE KEY----- in it",
+        ),
         (b"", "no private key without a pass phrase in it"),
         (
             b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
@@ -60,9 +67,80 @@ async fn what_changes_is_taken_over_once_and_what_is_bad_is_said_once_and_change
     assert!(
         matches!(certificates.look(NOW).await, Look::Refused(why) if why.contains("cannot read"))
     );
+    std::fs::create_dir(&files.identity.key).unwrap();
+    assert!(
+        matches!(certificates.look(NOW).await, Look::Refused(why) if why.contains("is not a file"))
+    );
+    std::fs::remove_dir(&files.identity.key).unwrap();
     std::fs::write(&files.identity.key, good).unwrap();
     assert_eq!(certificates.look(NOW).await, Look::Renewed);
     assert_eq!(certificates.problem(), None);
+}
+
+#[tokio::test]
+async fn sessions_are_not_resumed_and_http2_is_all_that_is_offered() {
+    let folder = tempfile::tempdir().unwrap();
+    let ca = Authority::new("ca").unwrap();
+    let files = mk_files(folder.path(), &ca, Validity::Now);
+    let certificates = ServerCertificates::open(files, NOW).await.unwrap();
+    let config = certificates.configs().borrow().clone();
+    assert!(!config.session_storage.can_cache());
+    assert!(!config.ticketer.enabled());
+    assert_eq!(config.send_tls13_tickets, 0);
+    assert_eq!(config.alpn_protocols, [b"h2"]);
+}
+
+#[tokio::test]
+async fn the_cas_of_clients_are_read_again_and_the_end_of_what_is_in_force_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let ca = Authority::new("ca").unwrap();
+    let clients = ca.write(&folder.path().join("clients.pem")).unwrap();
+    let mut files = mk_files(folder.path(), &ca, Validity::Now);
+    files.clients = Some(ClientVerification {
+        ca: clients.clone(),
+        certificates: ClientCertificates::Required,
+    });
+    let mut certificates = ServerCertificates::open(files, THEN).await.unwrap();
+    Authority::new("next").unwrap().write(&clients).unwrap();
+    assert_eq!(certificates.look(THEN).await, Look::Renewed);
+    std::fs::write(&clients, "").unwrap();
+    assert!(
+        matches!(certificates.look(THEN).await, Look::Refused(why) if why.contains("clients.pem"))
+    );
+
+    ca.write(&clients).unwrap();
+    mk_files(folder.path(), &ca, Validity::Over);
+    assert_eq!(certificates.look(THEN).await, Look::Renewed);
+    assert_eq!(certificates.not_after_text(), "2021-01-01T00:00:00Z");
+}
+
+#[tokio::test]
+async fn what_is_no_file_is_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let ca = Authority::new("ca").unwrap();
+    let mut files = mk_files(folder.path(), &ca, Validity::Now);
+    let pipe = folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    files.identity.key = pipe;
+    let error = ServerCertificates::open(files, NOW).await.unwrap_err();
+    assert!(error.to_string().contains("pipe is not a file"), "{error}");
+}
+
+#[tokio::test]
+async fn a_certificate_whose_time_has_not_come_does_not_come_into_force() {
+    let folder = tempfile::tempdir().unwrap();
+    let ca = Authority::new("ca").unwrap();
+    let files = mk_files(folder.path(), &ca, Validity::Now);
+    let mut certificates = ServerCertificates::open(files.clone(), NOW).await.unwrap();
+    mk_files(folder.path(), &ca, Validity::ToCome);
+    let expected = "CN=server is good only from 3000-01-01T00:00:00Z on";
+    let Look::Refused(why) = certificates.look(NOW).await else {
+        panic!("it came into force")
+    };
+    assert!(why.contains(expected), "{why}");
+    let error = ServerCertificates::open(files, NOW).await.unwrap_err();
+    assert!(error.to_string().contains(expected), "{error}");
 }
 
 #[tokio::test]
