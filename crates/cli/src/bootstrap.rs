@@ -29,6 +29,12 @@ pub(crate) fn run(args: &BootstrapArgs) -> Result<Exit, Failure> {
     let observers = Observers::parse(&args.to.iter().map(plain).collect::<Vec<_>>())?;
     let tls = match is_tls {
         true => Some(Tls::read(args)?),
+        false if args.tls.is_given() => {
+            return Err(Failure::usage(
+                "--to: --tls-… is for addresses that begin with https://; to this one the client would speak \
+                 without TLS",
+            ));
+        }
         false => None,
     };
     let node_id = args
@@ -252,23 +258,48 @@ fn envoy(observers: &Observers, node_id: &str, tls: Option<&Tls>, args: &Bootstr
         )
     });
     let listen = args.proxy_listen;
-    // Values come last: none of theirs is taken for a place of the template.
-    ENVOY
-        .replace("@SOURCES@", sources.trim_end())
-        .replace("@API_TYPE@", api_type)
-        .replace("@KIND@", kind)
-        .replace("@TLS@", &socket)
-        .replace("@LISTEN_IP@", &quote(&listen.ip().to_string()))
-        .replace("@LISTEN_PORT@", &listen.port().to_string())
-        .replace("@ENDPOINTS@", &endpoints.join("\n"))
-        .replace("@CLUSTER_NAME@", &quote(node_id))
-        .replace("@REGION@", &quote(&args.place.fabric))
-        .replace("@ZONE@", &quote(&args.place.zone))
-        .replace("@FAMILIES@", args.address_families.as_str())
-        .replace("@UPSTREAM_TLS@", upstream_tls(args))
-        .replace("@SECRETS@", &upstream_secrets(args).to_string())
-        .replace("@SERVICES@", &Value::from(args.service.clone()).to_string())
-        .replace("@NODE_ID@", &quote(node_id))
+    let template = ENVOY.replace("@SOURCES@", sources.trim_end());
+    fill(
+        &template,
+        &[
+            ("API_TYPE", api_type.to_owned()),
+            ("KIND", kind.to_owned()),
+            ("TLS", socket),
+            ("LISTEN_IP", quote(&listen.ip().to_string())),
+            ("LISTEN_PORT", listen.port().to_string()),
+            ("ENDPOINTS", endpoints.join("\n")),
+            ("CLUSTER_NAME", quote(node_id)),
+            ("REGION", quote(&args.place.fabric)),
+            ("ZONE", quote(&args.place.zone)),
+            ("FAMILIES", args.address_families.as_str().to_owned()),
+            ("UPSTREAM_TLS", upstream_tls(args).to_owned()),
+            ("SECRETS", upstream_secrets(args).to_string()),
+            ("SERVICES", Value::from(args.service.clone()).to_string()),
+            ("NODE_ID", quote(node_id)),
+        ],
+    )
+}
+
+/// The template with a value for each `@NAME@` in it. Values stand as they are, whatever is in them.
+fn fill(template: &str, values: &[(&str, String)]) -> String {
+    let mut filled = String::with_capacity(2 * template.len());
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once('@') {
+        filled.push_str(before);
+        let place = after.split_once('@').and_then(|(name, after)| {
+            let (_, value) = values.iter().find(|(of, _)| *of == name)?;
+            Some((value, after))
+        });
+        rest = if let Some((value, after)) = place {
+            filled.push_str(value);
+            after
+        } else {
+            filled.push('@');
+            after
+        };
+    }
+    filled.push_str(rest);
+    filled
 }
 
 /// What an Envoy has for TLS to instances, as it says in its metadata.
@@ -316,16 +347,28 @@ fn d2(
         None => "",
     };
     let quote = |text: &str| Value::from(text).to_string();
-    Ok(include_str!("bootstrap/d2.java")
-        .replace("@TLS@", tls)
-        .replace("@TARGET@", &quote(&observers.grpc_target()?))
-        .replace("@NODE_ID@", &quote(node_id))
-        .replace("@SERVICE@", args.service.first().map_or("", String::as_str)))
+    let service = args.service.first().cloned().unwrap_or_default();
+    Ok(fill(
+        include_str!("bootstrap/d2.java"),
+        &[
+            ("TLS", tls.to_owned()),
+            ("TARGET", quote(&observers.grpc_target()?)),
+            ("NODE_ID", quote(node_id)),
+            ("SERVICE", service),
+        ],
+    ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_stand_as_they_are_whatever_is_in_them() {
+        let values = [("A", "@B@ @A@".to_owned()), ("B", "b".to_owned())];
+        assert_eq!(fill("@A@-@B@ x@y @C@B@", &values), "@B@ @A@-b x@y @Cb");
+        assert_eq!(fill("a@", &values), "a@");
+    }
 
     fn target(to: &[&str]) -> Result<String, Failure> {
         let to: Vec<_> = to.iter().map(|t| (*t).to_owned()).collect();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use waypost_core::ServiceName;
 use waypost_core::config::Weight;
 
 use crate::limits::TOPIC_PREFIX_BYTES_MAX;
@@ -109,6 +110,13 @@ pub(crate) fn parse_gateway(text: &str) -> Result<String, String> {
         "expected HOST:PORT or https://HOST:PORT, for example 127.0.0.1:18000".to_owned()
     })?;
     Ok(format!("{scheme}{read}"))
+}
+
+/// Reads the name of a service.
+pub(crate) fn parse_service(text: &str) -> Result<String, String> {
+    ServiceName::parse(text)
+        .map(|name| name.as_str().to_owned())
+        .map_err(|error| error.to_string())
 }
 
 /// Reads the authority of resource names: a part of a URL that needs no encoding.

@@ -169,6 +169,11 @@ fn wrong_usage_exits_2_and_names_what_is_wrong() {
             vec!["bootstrap", "grpc", "--to", "a:1,b:1"],
             &["--to", "one DNS name"],
         ),
+        (vec!["bootstrap", "envoy", "--node-id="], &["--node-id"]),
+        (
+            vec!["bootstrap", "envoy", "--service", "a,,b"],
+            &["--service", "service name"],
+        ),
         (vec!["watch", "a b"], &["a b", "cluster name"]),
         (
             vec!["observer", "--kafka", "foo"],

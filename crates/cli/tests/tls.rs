@@ -73,6 +73,11 @@ fn tls_flags_that_do_not_fit_together_are_refused_before_anything_starts() {
             vec!["bootstrap", "grpc", "--authority", "a/b"],
             "--authority",
         ),
+        // A client whose user names a CA must not be made to speak without TLS.
+        (
+            vec!["bootstrap", "grpc", "--tls-ca", "ca.pem"],
+            "--to: --tls-… is for addresses that begin with https://",
+        ),
     ] {
         expect_refused(&run(&args), word);
     }

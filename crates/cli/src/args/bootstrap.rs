@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use clap::{Args, ValueEnum};
 
 use super::{ConnectTlsArgs, LISTEN_DEFAULT, PlaceArgs};
-use crate::values::{parse_authority, parse_gateway};
+use crate::values::{parse_authority, parse_gateway, parse_service};
 
 #[derive(Debug, Args)]
 pub(crate) struct BootstrapArgs {
@@ -20,7 +20,7 @@ pub(crate) struct BootstrapArgs {
     #[arg(long, value_name = "AUTHORITY", value_parser = parse_authority)]
     pub(crate) authority: Option<String>,
     /// How the client names itself to Observers. [default: the host name]
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) node_id: Option<String>,
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
@@ -32,7 +32,8 @@ pub(crate) struct BootstrapArgs {
         long,
         value_name = "NAME,…",
         value_delimiter = ',',
-        default_value = "greeter"
+        default_value = "greeter",
+        value_parser = parse_service
     )]
     pub(crate) service: Vec<String>,
     /// Where Envoy listens for calls to the services (envoy).

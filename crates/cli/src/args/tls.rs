@@ -113,6 +113,12 @@ impl ConnectTlsArgs {
         }
     }
 
+    /// Whether any of them is.
+    pub(crate) fn is_given(&self) -> bool {
+        let files = [&self.tls_ca, &self.tls_cert, &self.tls_key];
+        files.into_iter().any(Option::is_some) || self.tls_server_name.is_some()
+    }
+
     /// How to connect to `addresses`. Files are looked at now if one of them is to be used.
     pub(crate) fn client(&self, addresses: &[String]) -> Result<ClientTls, Failure> {
         let mut tls = ClientTls::default();
