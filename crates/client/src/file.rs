@@ -9,17 +9,21 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
+use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message as _;
 use waypost_core::{ResourceType, Timestamp};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::limits::FILE_BYTES_MAX;
+use crate::limits::{FILE_BYTES_MAX, FOLDER_ENTRIES_MAX, LEFTOVER_KEPT};
 
 /// The first line, without the version.
 const MAGIC: &str = "waypost-client-lists ";
 const VERSION: &str = "1";
+
+/// How the name of a file ends that is being written, after the number of the process that writes it.
+const BEING_WRITTEN: &str = ".new";
 
 /// Why a file is not used or could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -76,11 +80,13 @@ struct Resource {
     confirmed_ms: i64,
 }
 
-/// Reads a file; one that does not exist is empty.
+/// Reads a file; one that does not exist is empty. What a process has left beside it that was killed
+/// while it wrote goes.
 ///
 /// # Errors
 /// See [`FileError`].
 pub(crate) fn read(path: &Path) -> Result<Entries, FileError> {
+    remove_leftovers(path);
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Entries::new()),
@@ -100,7 +106,7 @@ pub(crate) fn read(path: &Path) -> Result<Entries, FileError> {
 /// # Errors
 /// The file system says no; what is there stays.
 pub(crate) fn write(path: &Path, entries: &Entries) -> Result<(), FileError> {
-    let beside = path.with_added_extension(format!("{}.new", std::process::id()));
+    let beside = path.with_added_extension(format!("{}{BEING_WRITTEN}", std::process::id()));
     let written = File::create(&beside).and_then(|mut file| {
         file.write_all(&encode(entries))?;
         file.sync_all()
@@ -111,6 +117,37 @@ pub(crate) fn write(path: &Path, entries: &Entries) -> Result<(), FileError> {
         let _ = std::fs::remove_file(&beside);
     }
     Ok(renamed?)
+}
+
+/// Others may be writing theirs, so only what is old goes. What cannot be removed stays.
+fn remove_leftovers(path: &Path) {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return;
+    };
+    // The parent of a bare name is the empty path.
+    let folder = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
+    };
+    let is_leftover = |beside: &std::fs::DirEntry| {
+        let file_name = beside.file_name();
+        let number = file_name.as_encoded_bytes();
+        let number = number.strip_prefix(name.as_encoded_bytes());
+        let number = number.and_then(|rest| rest.strip_prefix(b"."));
+        let number = number.and_then(|rest| rest.strip_suffix(BEING_WRITTEN.as_bytes()));
+        number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
+            && is_older_than(beside, LEFTOVER_KEPT)
+    };
+    let beside = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    for leftover in beside.take(FOLDER_ENTRIES_MAX).filter(is_leftover) {
+        let _ = std::fs::remove_file(leftover.path());
+    }
+}
+
+fn is_older_than(file: &std::fs::DirEntry, age: Duration) -> bool {
+    let modified = file.metadata().and_then(|metadata| metadata.modified());
+    modified.is_ok_and(|at| at.elapsed().is_ok_and(|elapsed| elapsed > age))
 }
 
 fn encode(entries: &Entries) -> Vec<u8> {
@@ -192,6 +229,31 @@ mod tests {
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
         assert!(read(folder.path()).is_err(), "a folder is no file");
         assert!(write(&folder.path().join("no/such"), &mk_entries()).is_err());
+    }
+
+    #[test]
+    fn what_killed_writers_left_is_removed_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lists");
+        let make = |name: &str, age: Duration| {
+            let file = File::create(folder.path().join(name)).unwrap();
+            let modified = file.metadata().unwrap().modified().unwrap();
+            file.set_modified(modified - age).unwrap();
+        };
+        make("lists.12.new", 2 * LEFTOVER_KEPT);
+        make("lists.13.new", Duration::ZERO);
+        for other in [
+            "lists.new",
+            "lists.x.new",
+            "lists..new",
+            "lists2.12.new",
+            "lists.12.new.1",
+        ] {
+            make(other, 2 * LEFTOVER_KEPT);
+        }
+        read(&path).unwrap();
+        assert!(!folder.path().join("lists.12.new").exists());
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 6);
     }
 
     #[test]

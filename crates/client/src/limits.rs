@@ -18,6 +18,12 @@ pub const FILE_RETRY_INTERVAL: Duration = Duration::from_secs(30);
 /// Largest file that is read: a thousand clusters of a thousand endpoints, twice.
 pub const FILE_BYTES_MAX: u64 = 256 << 20;
 
+/// How long a file that is being written stays if its process has died. A write takes seconds at most.
+pub const LEFTOVER_KEPT: Duration = Duration::from_hours(1);
+
+/// Entries of its folder that are looked at for such files. A folder for one file has few.
+pub const FOLDER_ENTRIES_MAX: usize = 10_000;
+
 /// How long the file keeps what is not watched in this life, since it was last confirmed. A process
 /// that calls a cluster once a week still finds it.
 pub const FILE_ENTRY_KEPT: Duration = Duration::from_hours(24 * 14);
