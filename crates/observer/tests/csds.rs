@@ -177,8 +177,29 @@ async fn state_of_the_world_and_collections_are_told_in_the_same_words() {
         .await;
     d2.next().await;
     let uri = "xdstp:///indis.D2URI/greeter/grpc%3A%2F%2F127.0.0.1%3A1000";
-    until(&csds, "d2", &[&format!("{uri} SYNCED ACKED")]).await;
+    let config = until(&csds, "d2", &[&format!("{uri} SYNCED ACKED")]).await;
+    let updated = config.generic_xds_configs[0].last_updated.unwrap();
+    assert!(updated.seconds > 0, "{updated:?}");
     drop(log);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_would_be_too_large_is_refused_and_one_about_others_is_not() {
+    let (_log, observer) = start().await;
+    let mut csds = csds(&observer).await;
+    let mut small = Delta::open_as(&observer, mk_node("small")).await.unwrap();
+    small.subscribe(Cluster, &["greeter"]).await;
+    let mut large = Delta::open_as(&observer, mk_node("large")).await.unwrap();
+    let names: Vec<String> = (0..=50_000).map(|n| format!("c{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    large.subscribe(Cluster, &names).await;
+    large.next().await;
+    until(&csds, "small", &["greeter STALE UNKNOWN"]).await;
+    for request in [about("large"), ClientStatusRequest::default()] {
+        let refused = csds.fetch_client_status(request).await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::ResourceExhausted, "{refused}");
+        assert!(refused.message().contains("node_matchers"), "{refused}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -55,10 +55,6 @@ impl Pending {
         self.by_name.is_empty()
     }
 
-    pub(crate) fn contains(&self, name: &str) -> bool {
-        self.by_name.contains(name)
-    }
-
     pub(crate) fn names(&self) -> impl Iterator<Item = &ResourceName> {
         self.by_name.names()
     }
@@ -143,6 +139,14 @@ impl Outbox {
         let mut changes = self.changes.lock();
         changes.since = None;
         changes.types_by_name.take()
+    }
+
+    /// Names of one type that are marked, at most `max`. They stay marked.
+    pub(crate) fn marked(&self, resource_type: ResourceType, max: usize) -> Vec<ResourceName> {
+        let changes = self.changes.lock();
+        let marked = changes.types_by_name.iter();
+        let of_type = marked.filter(|(_, types)| types.contains(resource_type));
+        of_type.take(max).map(|(name, _)| name.clone()).collect()
     }
 
     pub(crate) fn backlog(&self) -> Backlog {

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hashbrown::HashSet;
 use waypost_core::{ResourceName, ResourceVersion};
 
 use super::Stream;
 use crate::ack::Standing;
 use crate::inventory::{Known, KnownType, ResourceState, ResourceStatus};
+use crate::outbox::Outbox;
 use crate::subscription::ToldView;
 use crate::substream::Substream;
 
@@ -18,13 +20,19 @@ impl Stream {
         let substreams = self.substreams.iter().flatten();
         Known {
             locator: Arc::clone(scoped.unwrap_or(&self.engine.locator)),
-            types: substreams.map(|s| known_type(s, resources_max)).collect(),
+            types: substreams
+                .map(|substream| known_type(substream, &self.outbox, resources_max))
+                .collect(),
         }
     }
 }
 
-fn known_type(substream: &Substream, resources_max: usize) -> KnownType {
+fn known_type(substream: &Substream, outbox: &Outbox, resources_max: usize) -> KnownType {
     let common = substream.common();
+    // What waits: what the stream has looked at, and what it has not, since its client does not read.
+    let waiting = common.pending.names().take(resources_max).cloned();
+    let marked = outbox.marked(common.resource_type, resources_max);
+    let pending: HashSet<ResourceName> = waiting.chain(marked).collect();
     let standing = common.acks.standing();
     let is_delta = matches!(substream, Substream::Delta(_));
     let (set, is_whole) = match substream {
@@ -34,9 +42,7 @@ fn known_type(substream: &Substream, resources_max: usize) -> KnownType {
     let set: BTreeMap<ResourceName, ResourceVersion> = set.into_iter().collect();
     let of_set = |name: &ResourceName| match set.get(name) {
         Some(version) => ToldView::Version(*version),
-        None if standing == Standing::NothingSent || common.pending.contains(name) => {
-            ToldView::Nothing
-        }
+        None if standing == Standing::NothingSent || pending.contains(name) => ToldView::Nothing,
         None => ToldView::Absence,
     };
     let explicit = common.subscriptions.told().take(resources_max);
@@ -67,12 +73,7 @@ fn known_type(substream: &Substream, resources_max: usize) -> KnownType {
             true => common.subscriptions.collections(),
             false => Vec::new(),
         },
-        pending: common
-            .pending
-            .names()
-            .take(resources_max)
-            .cloned()
-            .collect(),
+        pending,
     }
 }
 

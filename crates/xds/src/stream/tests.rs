@@ -23,6 +23,7 @@ use crate::request::ErrorDetail;
 use crate::settings::AdsSettings;
 
 mod delta_model;
+mod inventory;
 mod sotw_model;
 
 /// Smallest messages that are allowed, so that answers come in several.
