@@ -1,6 +1,7 @@
 //! gRPC as its own implementations do it: one program for each, a client and an xDS-enabled server, which
 //! take the same words and write the same lines.
 
+use std::fmt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -48,6 +49,17 @@ impl Language {
             Self::Go => go("serve"),
             Self::Java => java("serve"),
         }
+    }
+}
+
+impl fmt::Display for Language {
+    /// As the implementation calls itself.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Python => "grpcio",
+            Self::Go => "grpc-go",
+            Self::Java => "grpc-java",
+        })
     }
 }
 
@@ -125,7 +137,9 @@ fn go(program: &str) -> anyhow::Result<Command> {
 
 fn java(program: &str) -> anyhow::Result<Command> {
     let folder = parts::interop_java()?;
-    let class_path = format!("{0}/classes:{0}/lib/*", folder.display());
+    let resources = parts::source_root().join("tests/interop/java/src/main/resources");
+    let (folder, resources) = (folder.display(), resources.display());
+    let class_path = format!("{folder}/classes:{folder}/lib/*:{resources}");
     let mut command = Command::new(parts::program("java")?);
     // What is quick to start rather than quick in the end.
     command.args([JAVA_HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);

@@ -244,7 +244,7 @@ impl Stage {
         }
         let accepted: u64 = envoy.stats("update_success").await?.values().sum();
         let retried: u64 = envoy.stats("upstream_rq_retry$").await?.values().sum();
-        let read = look::refusals(self.dev.admin()).await?.iter().sum::<u64>();
+        let read = look::refused(self.dev.admin(), "envoy", 1, SOON).await?;
 
         let calls = self.load.finish().await;
         figures.add("requests", calls.0.len());
@@ -252,7 +252,7 @@ impl Stage {
         figures.add("updates accepted by Envoy", accepted);
         let (refused, failed) = (refused.values().sum::<u64>(), calls.failed());
         figures.add_at_most("updates refused by Envoy", usize::try_from(refused)?, 0)?;
-        figures.add_at_most("refusals that the Observer read", usize::try_from(read)?, 0)?;
+        figures.add_at_most("refusals that the Observer read", read, 0)?;
         for (why, count) in calls.failures() {
             figures.add(format!("  {why}"), count);
         }

@@ -10,7 +10,6 @@ use waypost_testkit::caller::Load;
 use waypost_testkit::grpc::{Language, XdsGreeter};
 use waypost_testkit::ports::free_port;
 use waypost_testkit::tonic_greeter::TonicGreeter;
-use waypost_testkit::wait::eventually;
 use waypost_testkit::waypost::{Server, ServerConfig};
 
 use crate::Form;
@@ -106,7 +105,7 @@ impl Stage {
         }
 
         figures.step(&format!(
-            "a client ({language:?}) calls with what `waypost bootstrap grpc` prints"
+            "a client ({language}) calls with what `waypost bootstrap grpc` prints"
         ));
         let bootstrap = bootstrap(dev.listen(), folder).await?;
         let started = now();
@@ -179,7 +178,7 @@ impl Stage {
         calls: usize,
         figures: &mut Figures,
     ) -> anyhow::Result<(Self, XdsInstance)> {
-        self.refused_nothing().await?;
+        self.refused_nothing(1 + 1).await?;
         figures.step("`waypost dev` is killed (-9), and started again");
         let killed = now();
         let config = self.dev.kill_9()?;
@@ -210,7 +209,7 @@ impl Stage {
     }
 
     async fn finish(self, servers: [XdsInstance; 2], figures: &mut Figures) -> anyhow::Result<()> {
-        self.refused_nothing().await?;
+        self.refused_nothing(1 + servers.len()).await?;
         let calls = self.clients.finish().await?;
         figures.add("calls", calls.0.len());
         let answers = calls.answers();
@@ -247,15 +246,9 @@ impl Stage {
         })
     }
 
-    /// The Observer has streams, and nobody refused what came over them.
-    async fn refused_nothing(&self) -> anyhow::Result<()> {
-        let refusals = eventually("streams of gRPC", SOON, || async {
-            let refusals = look::refusals(self.dev.admin()).await?;
-            ensure!(!refusals.is_empty(), "no stream has asked for anything");
-            Ok(refusals)
-        })
-        .await?;
-        let refused = refusals.iter().sum::<u64>();
+    /// Streams of so many programs are open, and nobody refused what came over them.
+    async fn refused_nothing(&self, programs: usize) -> anyhow::Result<()> {
+        let refused = look::refused(self.dev.admin(), "grpc", programs, SOON).await?;
         ensure!(refused == 0, "{refused} responses were refused");
         Ok(())
     }

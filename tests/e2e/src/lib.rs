@@ -179,8 +179,8 @@ pub const PROOFS: &[Proof] = &[
     },
     Proof {
         name: "tls",
-        shows: "grpcio, Envoy and the Rust client without TLS, by TLS and by mutual TLS; certificates are renewed, no call fails",
-        needs: "Envoy, Python with grpcio",
+        shows: "every gRPC, Envoy and the Rust client without TLS, by TLS and by mutual TLS; certificates are renewed, no call fails",
+        needs: "Envoy, Python with grpcio, Go, Java",
         takes: ("2 min", "1 min"),
         run: |form, figures| Box::pin(tls::prove(form, figures)),
     },

@@ -34,15 +34,32 @@ pub async fn all(admin: SocketAddr, path: &str) -> anyhow::Result<Vec<Value>> {
     }
 }
 
-/// Refusals (NACKs) that an Observer read on the streams that are open, one number a stream and type.
+/// Refusals (NACKs) that an Observer read of a kind of client (`grpc`, `envoy`, `d2`) on the streams that are
+/// open. Waits until so many of its streams have acknowledged something: of nobody there is nothing to refuse.
 ///
 /// # Errors
-/// As [`all`].
-pub async fn refusals(admin: SocketAddr) -> anyhow::Result<Vec<u64>> {
-    let streams = all(admin, "streams").await?;
-    let types = streams.iter().filter_map(|s| s["types"].as_array());
-    let refusals = types.flatten().filter_map(|t| t["nacks"].as_u64());
-    Ok(refusals.collect())
+/// They have not, in time.
+pub async fn refused(
+    admin: SocketAddr,
+    client: &str,
+    streams_min: usize,
+    deadline: Duration,
+) -> anyhow::Result<usize> {
+    let what = format!("{streams_min} streams of {client} acknowledge something");
+    let refused = eventually(&what, deadline, || async {
+        let streams = all(admin, "streams").await?;
+        let of_kind = streams.iter().filter(|stream| stream["client"] == client);
+        let types = of_kind.filter_map(|stream| stream["types"].as_array());
+        let acked = types.filter(|types| types.iter().any(|t| t["nonce_acked"].is_string()));
+        let acked: Vec<_> = acked.collect();
+        ensure!(acked.len() >= streams_min, "{}", acked.len());
+        let refusals = acked
+            .into_iter()
+            .flatten()
+            .filter_map(|t| t["nacks"].as_u64());
+        Ok(refusals.sum::<u64>())
+    });
+    Ok(usize::try_from(refused.await?)?)
 }
 
 /// The instances of a cluster; none when the server does not know the cluster.
