@@ -126,7 +126,7 @@ fn the_version_is_told() {
 fn wrong_usage_exits_2_and_names_what_is_wrong() {
     let announce = ["announce", "--cluster", "c", "--uri", "grpc://h:1"];
     let with = |more: &[&'static str]| [&announce[..], more].concat();
-    let cases: [(Vec<&str>, &[&str]); 16] = [
+    let cases: [(Vec<&str>, &[&str]); 18] = [
         (vec!["dev", "--no-such-flag"], &["--no-such-flag"]),
         (vec!["no-such-command"], &["no-such-command"]),
         (

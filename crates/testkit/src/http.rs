@@ -8,11 +8,13 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use axum::Router;
+use axum::serve::Listener;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::caller::{Call, Calls, Load};
+use crate::https::TlsListener;
 use crate::limits::STOP_MAX;
 
 /// How long a request may take before it counts as failed.
@@ -41,7 +43,25 @@ impl HttpServer {
     /// There is none, or it is not this machine's.
     pub async fn start_at(ip: IpAddr) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((ip, 0)).await?;
-        let address = listener.local_addr()?;
+        Self::serve(listener.local_addr()?, listener)
+    }
+
+    /// Starts one of HTTPS on a free port of 127.0.0.1.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn start_tls(config: Arc<rustls::ServerConfig>) -> anyhow::Result<Self> {
+        let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = tcp.local_addr()?;
+        let acceptor = config.into();
+        Self::serve(address, TlsListener { tcp, acceptor })
+    }
+
+    fn serve<L>(address: SocketAddr, listener: L) -> anyhow::Result<Self>
+    where
+        L: Listener,
+        L::Addr: std::fmt::Debug,
+    {
         let app = Router::new().fallback(move || async move { address.to_string() });
         let (stop_tx, stop_rx) = oneshot::channel();
         let serving = axum::serve(listener, app).with_graceful_shutdown(async {

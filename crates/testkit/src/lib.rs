@@ -11,6 +11,7 @@ pub mod dns;
 pub mod envoy;
 pub mod grpc;
 pub mod http;
+pub mod https;
 pub mod kafka;
 pub mod limits;
 pub mod memory;

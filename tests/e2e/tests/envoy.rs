@@ -17,9 +17,11 @@ use waypost_e2e::clients::{Clients, bootstrap};
 use waypost_e2e::fleet::{Fleet, announcement, pool_to_gateways};
 use waypost_e2e::look;
 use waypost_testkit::caller::Load;
+use waypost_testkit::certificates::{Authority, Validity};
 use waypost_testkit::envoy::Envoy;
 use waypost_testkit::grpc::Language;
 use waypost_testkit::http::{HttpLoad, HttpServer};
+use waypost_testkit::https::{ClientCertificates, server_config};
 use waypost_testkit::ports::free_addr;
 use waypost_testkit::wait::eventually;
 use waypost_testkit::waypost::{Server, ServerConfig, cli, write_bootstrap};
@@ -132,11 +134,21 @@ async fn announce(
     cluster: &str,
 ) -> (HttpServer, waypost_announcer::Announcer) {
     let server = HttpServer::start().await.unwrap();
-    let mut announcement = announcement(&format!("http://{}", server.address())).unwrap();
+    let announcer = announce_as("http", &server, pool, cluster).await;
+    (server, announcer)
+}
+
+async fn announce_as(
+    scheme: &str,
+    server: &HttpServer,
+    pool: &AnnouncerPool,
+    cluster: &str,
+) -> waypost_announcer::Announcer {
+    let mut announcement = announcement(&format!("{scheme}://{}", server.address())).unwrap();
     announcement.cluster = ClusterName::parse(cluster).unwrap();
     let announcer = pool.announce(announcement).unwrap();
     announcer.settled().await.unwrap();
-    (server, announcer)
+    announcer
 }
 
 /// Waits until the stream of a kind of client has acknowledged a response of a type after `responses` of
@@ -274,4 +286,96 @@ async fn envoy_calls_an_instance_of_both_families_at_the_address_that_answers() 
     let listed: Vec<_> = listed.into_keys().collect();
     assert_eq!(listed, [SocketAddr::from(([127, 0, 0, 2], port))]);
     envoy.stop().await.unwrap();
+}
+
+/// Instances by service: what they speak, and what the cluster says of their certificates.
+const OVER_TLS: &str = "
+kind: Cluster
+name: asks-nobody
+properties: { sslSessionValidationStrings: [localhost] }
+---
+kind: Cluster
+name: asks-clients
+properties: { sslSessionValidationStrings: [other.example, localhost] }
+---
+kind: Cluster
+name: other-name
+properties: { sslSessionValidationStrings: [other.example] }
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn envoy_speaks_tls_to_instances_as_their_uris_and_its_own_certificates_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let dev = start_dev(folder.path()).await;
+    let pool = pool_to_gateways(&[dev.listen().to_string()]).unwrap();
+    apply(&dev, OVER_TLS, "", folder.path()).await;
+    let authority = Authority::new("instances").unwrap();
+    let issue = |name| authority.issue(folder.path(), name, Validity::Now).unwrap();
+    let (of_servers, of_envoy) = (issue("server"), issue("envoy"));
+    let ca = authority.write(&folder.path().join("ca.pem")).unwrap();
+    let mut instances = vec![announce(&pool, "plain").await];
+    for (cluster, clients) in [
+        ("asks-nobody", ClientCertificates::NotAsked),
+        ("asks-clients", ClientCertificates::Of(&authority)),
+        ("other-name", ClientCertificates::NotAsked),
+    ] {
+        let config = server_config(&of_servers, clients).unwrap();
+        let server = HttpServer::start_tls(config).await.unwrap();
+        let announcer = announce_as("https", &server, &pool, cluster).await;
+        instances.push((server, announcer));
+    }
+
+    let believes = ["--upstream-ca", ca.to_str().unwrap()];
+    let shows = [
+        "--upstream-cert",
+        of_envoy.certificate.to_str().unwrap(),
+        "--upstream-key",
+        of_envoy.key.to_str().unwrap(),
+    ];
+    let mutual = [&believes[..], &shows].concat();
+    // Of each Envoy the answers of the instances above, in their order.
+    let cases: [(&[&str], [u16; 4]); 3] = [
+        (&[], [200, 502, 502, 502]),
+        (&believes, [200, 200, 503, 503]),
+        (&mutual, [200, 200, 200, 503]),
+    ];
+    for (flags, expected) in cases {
+        let (statuses, wrong_names) = ask_all(&dev, flags).await;
+        assert_eq!(statuses, expected, "{flags:?}");
+        // Who believes no authority does not look at certificates.
+        assert_eq!(wrong_names > 0, !flags.is_empty(), "{flags:?}");
+    }
+}
+
+/// What an Envoy with these flags answers for each service, and how many certificates it refused for their names.
+async fn ask_all(dev: &Server, flags: &[&str]) -> ([u16; 4], u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let (to, listen) = (dev.listen().to_string(), free_addr());
+    let proxy = listen.to_string();
+    let services = ["plain", "asks-nobody", "asks-clients", "other-name"];
+    let named = services.join(",");
+    let args = ["--to", &to, "--service", &named, "--proxy-listen", &proxy];
+    let config = folder.path().join("envoy.yaml");
+    let args = [&args[..], flags].concat();
+    write_bootstrap("envoy", &args, &config).await.unwrap();
+    let envoy = Envoy::start(&config, folder.path()).await.unwrap();
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let mut statuses = [0; 4];
+    for (status, service) in statuses.iter_mut().zip(services) {
+        eventually("Envoy knows its instance", SOON, || async {
+            let known = envoy.endpoints(service).await?;
+            ensure!(known.len() == 1, "{service}: {known:?}");
+            Ok(())
+        })
+        .await
+        .unwrap();
+        let request = client
+            .get(format!("http://{proxy}/"))
+            .header("host", service);
+        let answer = request.send().await.unwrap();
+        *status = answer.status().as_u16();
+    }
+    let wrong_names = envoy.stats("ssl.fail_verify_san").await.unwrap();
+    envoy.stop().await.unwrap();
+    (statuses, wrong_names.values().sum())
 }

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use waypost_core::config::{
     Eviction, JournalAction, JournalEntry, OverrideEffect, Release, Signed, Weight,
 };
-use waypost_core::definition::{ClusterDefinition, DefinitionStat};
+use waypost_core::definition::{CalleesDefinition, ClusterDefinition, DefinitionStat};
 use waypost_core::record::{IDENTITY_KEY, LogIdentity};
-use waypost_core::{ClusterName, Headers, InstanceUri};
+use waypost_core::{ApplicationName, ClusterName, Headers, InstanceUri, ServiceName};
 use waypost_proto::config::encode;
 
 use super::*;
@@ -43,6 +43,22 @@ fn definition(document: &str, author: &str) -> Option<ConfigValue> {
             document: Bytes::copy_from_slice(document.as_bytes()),
             stat: DefinitionStat::default(),
             author: author.into(),
+        },
+    )))
+}
+
+fn application() -> ApplicationName {
+    ApplicationName::parse("shop").unwrap()
+}
+
+fn callees(services: &[&str]) -> Option<ConfigValue> {
+    let services = services.iter().map(|s| ServiceName::parse(s).unwrap());
+    Some(ConfigValue::Definition(Definition::Callees(
+        CalleesDefinition {
+            application: application(),
+            services: services.collect(),
+            stat: DefinitionStat::default(),
+            author: "".into(),
         },
     )))
 }
@@ -161,6 +177,7 @@ fn has_value(input: &StoreInput) -> bool {
     match input {
         StoreInput::Cluster { value, .. } => value.is_some(),
         StoreInput::Service { value, .. } => value.is_some(),
+        StoreInput::Callees { value, .. } => value.is_some(),
         StoreInput::Override { value, .. } => value.is_some(),
         StoreInput::Instance { value, .. } => value.is_some(),
     }
@@ -174,6 +191,11 @@ fn the_last_record_stands_and_equal_ones_are_no_change() {
             definition_key(),
             definition("{}", ""),
             definition("[1]", ""),
+        ),
+        (
+            ConfigKey::Definition(DefinitionKey::Callees(application())),
+            callees(&["a"]),
+            callees(&[]),
         ),
         (override_key, weight(1, 0.0), weight(1, 2.0)),
     ] {
