@@ -8,7 +8,9 @@ calls in flight have ended.
 import argparse
 import asyncio
 import json
+import os
 import signal
+import sys
 import time
 from concurrent import futures
 
@@ -91,3 +93,6 @@ if __name__ == "__main__":
     parser.add_argument("--first", type=float, default=30.0, help="seconds for the first answer")
     parser.add_argument("--csds", type=int, default=0, help="a port for CSDS; 0 for none")
     asyncio.run(main(parser.parse_args()))
+    # Everything is written down. What gRPC's own threads do at the interpreter's end is not waited for.
+    sys.stdout.flush()
+    os._exit(0)

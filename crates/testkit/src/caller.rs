@@ -93,7 +93,7 @@ impl Caller {
         load: Load,
     ) -> anyhow::Result<Self> {
         let command = Self::command(language, target, bootstrap, out, load)?;
-        Self::spawn("caller", command, out).await
+        Self::spawn(&format!("caller, {language}"), command, out).await
     }
 
     /// As `start`, in Python; tells what it was sent (CSDS) on a port of 127.0.0.1.

@@ -67,7 +67,8 @@ final class Caller {
                   Runtime.getRuntime().halt(0);
                 }));
     workers.forEach(Thread::start);
-    workers.forEach(Caller::join);
+    // The hook ends the machine. A main thread that returned would begin to destroy it at the same moment.
+    Thread.currentThread().join();
   }
 
   private Caller(Main.Flags flags, int concurrency) throws IOException {
