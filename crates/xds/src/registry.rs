@@ -1,13 +1,13 @@
 //! The streams that are open: a read-only view for people, and the handles by which they are ended
 //! from outside.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use waypost_core::Variant;
@@ -116,14 +116,17 @@ impl StreamHandle {
 /// All open streams of a server. Clones share it.
 #[derive(Clone, Default)]
 pub struct StreamRegistry {
-    by_id: Arc<Mutex<HashMap<StreamId, Weak<StreamHandle>>>>,
+    /// Those of a connection stand together: they are ended together, among tens of thousands.
+    by_connection: Arc<Mutex<ByConnection>>,
 }
+
+type ByConnection = BTreeMap<(SocketAddr, StreamId), Weak<StreamHandle>>;
 
 impl StreamRegistry {
     /// Open streams.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.by_id.lock().len()
+        self.by_connection.lock().len()
     }
 
     /// Whether no stream is open.
@@ -161,31 +164,37 @@ impl StreamRegistry {
     /// One open stream.
     #[must_use]
     pub fn find(&self, id: StreamId, names_max: usize) -> Option<StreamView> {
-        let handle = self.by_id.lock().get(&id)?.upgrade()?;
-        Some(handle.view(names_max))
+        let is_it = |((_, of), _): &(&(SocketAddr, StreamId), _)| *of == id;
+        let found = self.by_connection.lock().iter().find(is_it)?.1.upgrade()?;
+        Some(found.view(names_max))
     }
 
     pub(crate) fn insert(&self, handle: &Arc<StreamHandle>) {
-        self.by_id.lock().insert(handle.id, Arc::downgrade(handle));
+        let mut all = self.by_connection.lock();
+        all.insert((handle.peer, handle.id), Arc::downgrade(handle));
     }
 
-    pub(crate) fn remove(&self, id: StreamId) {
-        self.by_id.lock().remove(&id);
+    pub(crate) fn remove(&self, handle: &StreamHandle) {
+        self.by_connection.lock().remove(&(handle.peer, handle.id));
     }
 
     pub(crate) fn handles(&self) -> Vec<Arc<StreamHandle>> {
-        let by_id = self.by_id.lock();
-        let mut handles: Vec<_> = by_id.values().filter_map(Weak::upgrade).collect();
+        let all = self.by_connection.lock();
+        let mut handles: Vec<_> = all.values().filter_map(Weak::upgrade).collect();
+        drop(all);
         handles.sort_unstable_by_key(|handle| handle.id);
         handles
     }
 
     /// Ends the streams of a connection by themselves.
     pub(crate) fn end_those_of(&self, peer: SocketAddr, reason: EndReason) {
-        let handles = self.handles().into_iter();
-        handles
-            .filter(|handle| handle.peer == peer)
-            .for_each(|handle| handle.end(reason));
+        let ids = (peer, StreamId(0))..=(peer, StreamId(u64::MAX));
+        let all = self.by_connection.lock();
+        let of_peer = all.range(ids).filter_map(|(_, handle)| handle.upgrade());
+        // The last one who lets go of a stream takes it out of here: not under the lock.
+        let of_peer: Vec<_> = of_peer.collect();
+        drop(all);
+        of_peer.iter().for_each(|handle| handle.end(reason));
     }
 
     /// Cuts off the streams whose clients have not read for `stall_timeout`.

@@ -213,7 +213,7 @@ impl ServerCore {
 
     /// Forgets a stream that `open` opened.
     pub(crate) fn close(&self, handle: &StreamHandle, reason: EndReason) {
-        self.streams.remove(handle.id);
+        self.streams.remove(handle);
         self.open.fetch_sub(1, Ordering::AcqRel);
         self.engine.events.on_event(&Event::StreamEnded {
             transport: handle.transport,
