@@ -379,3 +379,54 @@ async fn ask_all(dev: &Server, flags: &[&str]) -> ([u16; 4], u64) {
     envoy.stop().await.unwrap();
     (statuses, wrong_names.values().sum())
 }
+
+/// An application, and what it calls at first and then.
+const CALLEES: [&str; 2] = [
+    "kind: Callees\nname: shop\nservices: [web]\n",
+    "kind: Callees\nname: shop\nservices: [web, prices]\n",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn envoy_routes_to_what_its_application_is_said_to_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let dev = start_dev(folder.path()).await;
+    let pool = pool_to_gateways(&[dev.listen().to_string()]).unwrap();
+    let _web = announce(&pool, "web").await;
+    let _prices = announce(&pool, "prices").await;
+    apply(&dev, CALLEES[0], "", folder.path()).await;
+
+    let (to, listen) = (dev.listen().to_string(), free_addr());
+    let proxy = listen.to_string();
+    let args = ["--to", &to, "--node-id", "shop", "--proxy-listen", &proxy];
+    let config = folder.path().join("envoy.yaml");
+    write_bootstrap("envoy", &args, &config).await.unwrap();
+    let written = std::fs::read_to_string(&config).unwrap();
+    let (named, others): (Vec<_>, Vec<_>) = written
+        .lines()
+        .partition(|line| line.contains("waypost.services:"));
+    assert_eq!(named.len(), 1, "{written}");
+    std::fs::write(&config, others.join("\n")).unwrap();
+    let envoy = Envoy::start(&config, folder.path()).await.unwrap();
+
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let answers = async |expected: [u16; 2]| {
+        let what = format!("web and prices answer {expected:?}");
+        let answered = eventually(&what, SOON, || async {
+            let mut statuses = [0; 2];
+            for (status, service) in statuses.iter_mut().zip(["web", "prices"]) {
+                let request = client.get(format!("http://{proxy}/"));
+                let answer = request.header("host", service).send().await?;
+                *status = answer.status().as_u16();
+            }
+            ensure!(statuses == expected, "{statuses:?}");
+            Ok(())
+        });
+        answered.await.unwrap();
+    };
+    answers([200, 404]).await;
+    apply(&dev, CALLEES[1], "", folder.path()).await;
+    answers([200, 200]).await;
+    let refused = envoy.stats("update_rejected").await.unwrap();
+    assert_eq!(refused.values().sum::<u64>(), 0, "{refused:?}");
+    envoy.stop().await.unwrap();
+}
