@@ -29,7 +29,8 @@ pub(crate) fn install() -> anyhow::Result<()> {
         python("venv-go")?;
     }
     interop::build_go()?;
-    interop::build_java()
+    interop::build_java()?;
+    interop::build_rust()
 }
 
 /// The Go compiler, for the peers that figures are compared with and clients that proofs start: the machine's own, else the one that

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 
 use crate::caller::script;
 use crate::parts::{self, Venv};
@@ -24,6 +24,8 @@ pub enum Language {
     Go,
     /// grpc-java.
     Java,
+    /// tonic-xds, which is a client alone.
+    Rust,
 }
 
 impl Language {
@@ -36,6 +38,7 @@ impl Language {
             Self::Python => script(Venv::Grpc, "caller.py"),
             Self::Go => go("call"),
             Self::Java => java("call"),
+            Self::Rust => Ok(Command::new(parts::interop_rust()?)),
         }
     }
 
@@ -48,6 +51,7 @@ impl Language {
             }
             Self::Go => go("serve"),
             Self::Java => java("serve"),
+            Self::Rust => bail!("tonic-xds has no server"),
         }
     }
 }
@@ -59,6 +63,7 @@ impl fmt::Display for Language {
             Self::Python => "grpcio",
             Self::Go => "grpc-go",
             Self::Java => "grpc-java",
+            Self::Rust => "tonic-xds",
         })
     }
 }

@@ -94,6 +94,17 @@ pub fn interop_java() -> anyhow::Result<PathBuf> {
     Ok(folder)
 }
 
+/// The program of `tests/interop/rust`, built.
+///
+/// # Errors
+/// Not installed.
+pub fn interop_rust() -> anyhow::Result<PathBuf> {
+    installed(
+        "the program of tonic-xds",
+        &dir()?.join("interop-rust/interop"),
+    )
+}
+
 /// A program that a Debian package brings, by its name on the path.
 ///
 /// # Errors

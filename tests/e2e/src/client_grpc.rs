@@ -1,5 +1,5 @@
-//! Unmodified gRPC, client and xDS-enabled server, in three languages: calls through `xds:///` while
-//! instances are replaced and the Observer dies. No call may fail, and no client may refuse anything.
+//! Unmodified gRPC, client and xDS-enabled server, in three languages, and tonic-xds, a client alone: calls
+//! through `xds:///` while instances are replaced and the Observer dies. No call may fail, and no client may refuse anything.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,9 +27,6 @@ const LOAD: Load = Load {
     rate: 200.0,
     concurrency: 16,
 };
-/// How often the client goes round its list before an instance that is not called meanwhile counts as
-/// left: it takes all in turn.
-const ROUNDS: usize = 3;
 /// A bound on everything that should take a moment.
 const SOON: Duration = Duration::from_secs(60);
 
@@ -57,6 +54,20 @@ pub async fn prove_java(form: Form, figures: &mut Figures) -> anyhow::Result<()>
     prove(Language::Java, form, figures).await
 }
 
+/// tonic-xds.
+///
+/// # Errors
+/// It does not hold, or could not be carried out.
+pub async fn prove_tonic(form: Form, figures: &mut Figures) -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let count = form.pick(40, 10);
+    let mut stage = Stage::start(Language::Rust, count, folder.path(), figures).await?;
+    stage.replace(form.pick(20, 4), figures).await?;
+    let calls = form.pick(500, 100);
+    let stage = stage.lose_the_observer_alone(calls, figures).await?;
+    stage.finish(Vec::new(), figures).await
+}
+
 async fn prove(language: Language, form: Form, figures: &mut Figures) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let mut stage = Stage::start(language, form.pick(40, 10), folder.path(), figures).await?;
@@ -64,7 +75,7 @@ async fn prove(language: Language, form: Form, figures: &mut Figures) -> anyhow:
     let server = stage.serve_over_xds(figures).await?;
     let calls = form.pick(500, 100);
     let (stage, late) = stage.lose_the_observer(&server, calls, figures).await?;
-    stage.finish([server, late], figures).await
+    stage.finish(vec![server, late], figures).await
 }
 
 /// An instance: a server and its announcement.
@@ -108,6 +119,9 @@ impl Stage {
             "a client ({language}) calls with what `waypost bootstrap grpc` prints"
         ));
         let bootstrap = bootstrap(dev.listen(), folder).await?;
+        if language == Language::Rust {
+            name_by_url(&bootstrap)?;
+        }
         let started = now();
         let clients = Clients::start_in(language, 1, LOAD, &bootstrap, folder).await?;
         figures.add(
@@ -145,7 +159,7 @@ impl Stage {
             old.announcer.mark_down();
             old.announcer.settled().await?;
             let (withdrawn, name) = (now(), old.greeter.name());
-            let calls = ROUNDS * round;
+            let calls = rounds(self.language) * round;
             let last = self.clients.all_leave(&name, withdrawn, calls, SOON);
             left.push(last.await? - withdrawn);
             old.greeter.stop().await?;
@@ -208,7 +222,33 @@ impl Stage {
         Ok((self, late))
     }
 
-    async fn finish(self, servers: [XdsInstance; 2], figures: &mut Figures) -> anyhow::Result<()> {
+    /// The Observer is killed and started again. Meanwhile the client calls whom it knows, and afterwards
+    /// whoever is announced.
+    async fn lose_the_observer_alone(
+        mut self,
+        calls: usize,
+        figures: &mut Figures,
+    ) -> anyhow::Result<Self> {
+        self.refused_nothing(1).await?;
+        figures.step("`waypost dev` is killed (-9), and started again");
+        let killed = now();
+        let config = self.dev.kill_9()?;
+        self.clients.all_call_on(killed, calls, SOON).await?;
+        self.dev = config.start().await?;
+        let back = now();
+        figures.add("away for", format_args!("{:.2} s", back - killed));
+        let new = Instance::announce(&self.pool).await?;
+        let called = self
+            .clients
+            .all_reach(&new.greeter.name(), back, SOON)
+            .await?;
+        let took = format_args!("{:.2} s", called - back).to_string();
+        figures.add("a new instance called after that", took);
+        self.instances.push(new);
+        Ok(self)
+    }
+
+    async fn finish(self, servers: Vec<XdsInstance>, figures: &mut Figures) -> anyhow::Result<()> {
         self.refused_nothing(1 + servers.len()).await?;
         let calls = self.clients.finish().await?;
         figures.add("calls", calls.0.len());
@@ -261,6 +301,25 @@ impl Instance {
         let announcer = pool.announce(announcement(&uri(&greeter.name()))?)?;
         announcer.settled().await?;
         Ok(Self { greeter, announcer })
+    }
+}
+
+/// tonic-xds 0.1.0-alpha.4 takes the address of an Observer as a URL alone, not as gRPC names it.
+fn name_by_url(bootstrap: &Path) -> anyhow::Result<()> {
+    let text = std::fs::read_to_string(bootstrap)?;
+    ensure!(text.contains("\"dns:///"), "no dns:/// in {text}");
+    Ok(std::fs::write(
+        bootstrap,
+        text.replace("\"dns:///", "\"http://"),
+    )?)
+}
+
+/// How often a client goes round its list before an instance that is not called meanwhile counts as left:
+/// it takes all in turn, or, tonic-xds, at random.
+fn rounds(language: Language) -> usize {
+    match language {
+        Language::Python | Language::Go | Language::Java => 3,
+        Language::Rust => 10,
     }
 }
 

@@ -122,6 +122,13 @@ pub const PROOFS: &[Proof] = &[
         run: |form, figures| Box::pin(client_rust::prove(form, figures)),
     },
     Proof {
+        name: "client-tonic-xds",
+        shows: "tonic-xds: instances replaced, the Observer killed, no call fails",
+        needs: "nothing",
+        takes: ("2 min", "20 s"),
+        run: |form, figures| Box::pin(client_grpc::prove_tonic(form, figures)),
+    },
+    Proof {
         name: "client-envoy-sotw",
         shows: "HTTP through Envoy, state of the world: instances replaced, the Observer killed, no request fails",
         needs: "Envoy",

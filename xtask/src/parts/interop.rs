@@ -54,6 +54,32 @@ pub(super) fn build_java() -> anyhow::Result<()> {
     )
 }
 
+/// Builds the program of tonic-xds: `interop-rust/interop`. It is no part of the workspace: nothing else
+/// needs what it is made of.
+pub(super) fn build_rust() -> anyhow::Result<()> {
+    let sources = sh::root().join(SOURCES).join("rust");
+    let version = sh::stdout_of(Command::new("cargo").arg("--version"))?;
+    let inputs = version + &contents(&sources)?;
+    part(
+        "tonic-xds's program",
+        &dir()?.join("interop-rust"),
+        &inputs,
+        |folder| {
+            let target = folder.join("target");
+            let mut build = Command::new("cargo");
+            build.args(["build", "--locked", "--manifest-path"]);
+            build.arg(sources.join("Cargo.toml"));
+            build.arg("--target-dir").arg(&target);
+            // Its crates come over a network the first time, each with a checksum in Cargo.lock.
+            with_tries(&mut build)?;
+            let built = target.join("debug/waypost-interop");
+            std::fs::rename(&built, folder.join("interop"))
+                .with_context(|| format!("{}", built.display()))?;
+            Ok(std::fs::remove_dir_all(&target)?)
+        },
+    )
+}
+
 /// All files of a folder, each after its name: equal texts, equal folders.
 fn contents(folder: &Path) -> anyhow::Result<String> {
     let mut text = String::new();

@@ -1,7 +1,6 @@
 //! What an operator may do to topics, by a client of this process: Kafka's own tools start a JVM for
 //! each step.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -20,7 +19,7 @@ use crate::wait::eventually;
 const REQUEST_MAX: Duration = Duration::from_secs(30);
 
 /// How long one broker may take to say what there is: one that hangs looks alive to librdkafka, so
-/// another try, at whichever broker it takes next, is worth more than patience.
+/// another try, at another broker, is worth more than patience.
 const LOOK_MAX: Duration = Duration::from_secs(5);
 
 /// A topic's settings that let a test see compaction within seconds.
@@ -32,7 +31,10 @@ pub const COMPACT_QUICKLY: [(&str, &str); 4] = [
 ];
 
 /// An administrator of one cluster.
-pub struct KafkaAdmin(Arc<AdminClient<DefaultClientContext>>);
+pub struct KafkaAdmin {
+    config: ClientConfig,
+    client: AdminClient<DefaultClientContext>,
+}
 
 impl std::fmt::Debug for KafkaAdmin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -46,13 +48,16 @@ impl KafkaAdmin {
     /// # Errors
     /// librdkafka cannot be set up.
     pub fn new(bootstrap: &str) -> anyhow::Result<Self> {
-        let client = ClientConfig::new()
+        let mut config = ClientConfig::new();
+        config
             .set("bootstrap.servers", bootstrap)
             .set("reconnect.backoff.max.ms", "500")
             // Looking for a topic must not make one up.
-            .set("allow.auto.create.topics", "false")
-            .create()?;
-        Ok(Self(Arc::new(client)))
+            .set("allow.auto.create.topics", "false");
+        Ok(Self {
+            client: config.create()?,
+            config,
+        })
     }
 
     /// Creates a topic with these settings, and waits until each partition has a leader.
@@ -96,7 +101,7 @@ impl KafkaAdmin {
     }
 
     async fn make(&self, topic: &NewTopic<'_>, name: &str) -> anyhow::Result<()> {
-        let made = self.0.create_topics([topic], &options()).await?;
+        let made = self.client.create_topics([topic], &options()).await?;
         one(made, "create", name)?;
         eventually("leaders of the new topic", START_MAX, || async {
             let leaders = self.leaders(name).await?;
@@ -111,7 +116,7 @@ impl KafkaAdmin {
     /// # Errors
     /// It does not exist, or Kafka refuses.
     pub async fn delete_topic(&self, name: &str) -> anyhow::Result<()> {
-        let deleted = self.0.delete_topics(&[name], &options()).await?;
+        let deleted = self.client.delete_topics(&[name], &options()).await?;
         one(deleted, "delete", name)?;
         eventually("the topic is gone", START_MAX, || async {
             ensure!(self.leaders(name).await.is_err(), "it is still there");
@@ -126,7 +131,7 @@ impl KafkaAdmin {
     /// It has as many, or Kafka refuses.
     pub async fn add_partitions(&self, name: &str, partitions: u32) -> anyhow::Result<()> {
         let more = NewPartitions::new(name, usize::try_from(partitions)?);
-        let made = self.0.create_partitions([&more], &options()).await?;
+        let made = self.client.create_partitions([&more], &options()).await?;
         one(made, "add partitions to", name)
     }
 
@@ -139,7 +144,7 @@ impl KafkaAdmin {
         for (setting, value) in settings {
             config = config.set(setting, value);
         }
-        let done = self.0.alter_configs([&config], &options()).await?;
+        let done = self.client.alter_configs([&config], &options()).await?;
         let failed = done.into_iter().find_map(Result::err);
         ensure!(failed.is_none(), "settings of {name}: {failed:?}");
         Ok(())
@@ -168,9 +173,12 @@ impl KafkaAdmin {
         name: &str,
         what: impl Fn(&MetadataPartition) -> T,
     ) -> anyhow::Result<Vec<T>> {
+        // By a client of its own each time, which begins at any broker: one that has a connection goes on
+        // asking there, whether or not that broker has been suspended meanwhile.
         let looked = || async {
-            let (client, topic) = (Arc::clone(&self.0), name.to_owned());
+            let (config, topic) = (self.config.clone(), name.to_owned());
             let asked = tokio::task::spawn_blocking(move || {
+                let client: AdminClient<DefaultClientContext> = config.create()?;
                 client.inner().fetch_metadata(Some(&topic), LOOK_MAX)
             });
             Ok(asked.await??)
